@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/check.h"
+#include "custom/checks.h"
 #include "custom/finite.h"
 
 namespace penstock::custom {
@@ -84,7 +84,7 @@ std::string_view text_of(Operation operation) { return entry(operation).text; }
 
 double apply(Operation operation, double a, double b, double c) {
   const auto value = entry(operation).value;
-  require(value != nullptr, "'{}' is a leaf: it has no operands", to_string(operation));
+  check_operation(operation, value != nullptr);
   return value(a, b, c);
 }
 
@@ -96,7 +96,7 @@ NodeId ExpressionGraph::leaf(Operation operation, int index) {
 }
 
 NodeId ExpressionGraph::constant(double value) {
-  require(is_finite_float(value), "a constant of a cell must be finite in 32 bits (3.4e38 at most), not {}", value);
+  check_constant(value);
   Node node;
   node.value = value;
   return share(node);
@@ -106,10 +106,7 @@ NodeId ExpressionGraph::make(Operation operation, NodeId a, NodeId b, NodeId c) 
   Node node;
   node.operation = operation;
   node.of = {a, b, c};
-  for (const NodeId operand : node.operands()) {
-    require(operand >= 0 && operand < size(), "operands of '{}' must be nodes 0 to {}, not {}", to_string(operation),
-            size() - 1, operand);
-  }
+  check_operands(*this, node);
   // One order of the operands where the order does not matter.
   const bool commutes = operation == Operation::add || operation == Operation::multiply ||
                         operation == Operation::multiply_add || operation == Operation::subtract_product;

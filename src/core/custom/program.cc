@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/check.h"
-
 namespace penstock::custom {
 
 namespace {

@@ -87,7 +87,7 @@ template <class Panel, class Cell, int first_gate, int gate_count, bool narrow>
 HWY_INLINE void StepGates(const CellStep<RealOf<Panel>>& job, const StepBlocks& blocks, const RealOf<Panel>* operand,
                           const Panel* panels, bool h_is_read) {
   const Index size = DenseStepVectorSize<Panel>(gate_count, job.input, job.head_size);
-  WithStepWidth<gate_count>(blocks.width, [&](auto width) HWY_ATTR {
+  WithStepWidth<Panel, gate_count, narrow>(blocks.width, [&](auto width) HWY_ATTR {
     WalkStep<decltype(width)::value>(
         narrow ? 1 : job.heads, blocks, job.backwards, [&](auto vectors, Index head, Index first) HWY_ATTR {
           StepBlock<Panel, Cell, first_gate, gate_count, decltype(vectors)::value, narrow>(
@@ -102,16 +102,16 @@ HWY_INLINE void DenseStep(const CellStep<RealOf<Panel>>& job) {
   constexpr int first = FirstGroup<Cell>(), rest = Cell::gates - first;
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
   const Index heads = narrow ? 1 : job.heads, head_size = narrow ? job.hidden : job.head_size;
-  const StepBlocks blocks = BlocksOfStep<Panel>(first, head_size);
+  const StepBlocks blocks = BlocksOfStep<Panel>(first, head_size, narrow);
   if constexpr (Cell::phases == 2) {
     const Index size = heads * blocks.vectors * DenseStepVectorSize<Panel>(first, job.input, job.head_size);
     StepGates<Panel, Cell, 0, first, narrow>(job, blocks, job.state[0], panels, false);
-    StepGates<Panel, Cell, first, rest, narrow>(job, BlocksOfStep<Panel>(rest, head_size), job.operand, panels + size,
-                                                true);
+    StepGates<Panel, Cell, first, rest, narrow>(job, BlocksOfStep<Panel>(rest, head_size, narrow), job.operand,
+                                                panels + size, true);
     return;
   }
   if (heads == 1 && blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
-    return WithStepWidth<first>(blocks.width, [&](auto width) HWY_ATTR {
+    return WithStepWidth<Panel, first, narrow>(blocks.width, [&](auto width) HWY_ATTR {
       StepBlock<Panel, Cell, 0, first, decltype(width)::value, narrow>(job, job.state[0], panels, 0, 0, true);
     });
   }

@@ -4,8 +4,16 @@
 // which hardware prefetches best. Every other step runs backwards: what the caches still hold of the panels is used
 // before it is gone. Each sum runs in the order of the engines for sequences.
 
-/// Vectors of units in a block: two multipliers of four cycles' latency want eight sums.
-constexpr int MostStepVectors(int gates) { return gates >= 3 ? 2 : gates == 2 ? 4 : 8; }
+/// Vectors of units in a block: two multipliers of four cycles' latency want eight sums. A program in which size
+/// counts, as the C runtime, has the widest blocks and single vectors, and nothing between them; of narrow heads the
+/// latter alone.
+#if PENSTOCK_SMALL_STEPS
+constexpr int MostStepVectors(int gates, bool narrow) { return narrow ? 1 : gates >= 3 ? 2 : 4; }
+constexpr int NarrowerBlock(int) { return 1; }
+#else
+constexpr int MostStepVectors(int gates, bool) { return gates >= 3 ? 2 : gates == 2 ? 4 : 8; }
+constexpr int NarrowerBlock(int width) { return width / 2; }
+#endif
 
 /// How the units of a head fall into blocks: `width` vectors each, then single ones.
 struct StepBlocks {
@@ -13,11 +21,11 @@ struct StepBlocks {
 };
 
 template <class Panel>
-inline StepBlocks BlocksOfStep(int gates, Index head_size) {
+inline StepBlocks BlocksOfStep(int gates, Index head_size, bool narrow = false) {
   constexpr Index lanes = LanesOf<Panel>::lanes;
   const Index vectors = (head_size + lanes - 1) / lanes;
-  Index width = MostStepVectors(gates);
-  while (width > vectors) width /= 2;
+  int width = MostStepVectors(gates, narrow);
+  while (width > vectors) width = NarrowerBlock(width);
   return {vectors, width};
 }
 
@@ -57,18 +65,16 @@ HWY_INLINE void WalkStep(Index heads, const StepBlocks& blocks, bool backwards, 
   }
 }
 
-/// Calls run(std::integral_constant<int, width>) for the width that the blocks have.
-template <int gates, class Run>
-HWY_INLINE void WithStepWidth(Index width, const Run& run) {
-  constexpr int most = MostStepVectors(gates);
-  if constexpr (most >= 8) {
-    if (width == 8) return run(std::integral_constant<int, 8>());
+/// Calls run(std::integral_constant<int, width>) for the width that the blocks have. A head of few units, whose panels
+/// are for narrow vectors, has one.
+template <class Panel, int gates, bool narrow, class Run, int width = MostStepVectors(gates, narrow)>
+HWY_INLINE void WithStepWidth(Index wanted, const Run& run) {
+  if constexpr (width == 1 || LanesOf<Panel>::lanes < LanesOf<RealOf<Panel>>::lanes) {
+    run(std::integral_constant<int, 1>());
+  } else {
+    if (wanted == width) return run(std::integral_constant<int, width>());
+    WithStepWidth<Panel, gates, narrow, Run, NarrowerBlock(width)>(wanted, run);
   }
-  if constexpr (most >= 4) {
-    if (width == 4) return run(std::integral_constant<int, 4>());
-  }
-  if (width == 2) return run(std::integral_constant<int, 2>());
-  run(std::integral_constant<int, 1>());
 }
 
 /// sums = biases + the product of `a`, a block's units of narrow heads, with the panel behind them.
@@ -81,7 +87,7 @@ HWY_INLINE void NarrowStepSums(const float* a, Index there, Index head_size, con
 
 /// sums = biases + a [k_count] times the panel behind them; one that lies `far` away is asked for ahead of time.
 template <class Panel, int vectors>
-HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* panel, bool far,
+HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* panel, [[maybe_unused]] bool far,
                          typename LanesOf<Panel>::V (&sums)[1][vectors]) {
   using Real = RealOf<Panel>;
   using L = LanesOf<Panel>;
@@ -92,10 +98,12 @@ HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* pan
   for (int v = 0; v < vectors; ++v) sums[0][v] = L::load(bias + v * L::lanes);
   panel += StepPanelSize<Panel>(0, vectors);
   const Real* const row[1] = {a};
+#if !PENSTOCK_SMALL_STEPS
   if constexpr (!Rounded<Panel>) {
     constexpr Index ahead = 64;  // 4 KB: some 40 ns at the speed of a third-level cache
     if (far) return static_cast<void>(AccumulatePanel<Real, 1, vectors, ahead>(row, k_count, panel, sums));
   }
+#endif
   AccumulatePanel<Real, 1, vectors>(row, k_count, panel, sums);
 }
 
@@ -116,7 +124,7 @@ Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int 
   using Real = RealOf<Panel>;
   const bool narrow = NarrowHeads<Panel>(hidden, heads);
   const Index mixed = hidden / heads, size = narrow ? hidden : mixed;
-  const StepBlocks blocks = BlocksOfStep<Panel>(gates, size);
+  const StepBlocks blocks = BlocksOfStep<Panel>(gates, size, narrow);
   for (Index head = 0; head < hidden / size; ++head) {
     const auto bias_of = [&](const Real* bias) {
       return [=](int gate, Index unit) {

@@ -24,7 +24,7 @@ HWY_INLINE void ScanStep(const CellStep<RealOf<Panel>>& job) {
   const StepBlocks blocks = BlocksOfStep<Panel>(Cell::gates, job.hidden);
   const Index size = StepPanelSize<Panel>(job.input, Cell::gates);
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
-  WithStepWidth<Cell::gates>(blocks.width, [&](auto width) HWY_ATTR {
+  WithStepWidth<Panel, Cell::gates, false>(blocks.width, [&](auto width) HWY_ATTR {
     WalkStep<decltype(width)::value>(1, blocks, job.backwards, [&](auto vectors, Index, Index first) HWY_ATTR {
       ScanStepBlock<Panel, Cell, decltype(vectors)::value>(job, panels + first * size, first);
     });

@@ -1,0 +1,320 @@
+// The calls of penstock.h: they check what C callers can get wrong, and report failures.
+#include <penstock.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "penstock/version.h"
+#include "runtime/failure.h"
+#include "runtime/handles.h"
+#include "runtime/model.h"
+#include "runtime/session.h"
+
+namespace penstock::runtime {
+
+namespace {
+
+Model* find(const penstock_model* handle, Failure& failure) {
+  auto* const model = static_cast<Model*>(find_object(HandleKind::model, handle));
+  if (model == nullptr) failure.set(PENSTOCK_INVALID_ARGUMENT, "the model is not open");
+  return model;
+}
+
+Session* find(const penstock_session* handle, Failure& failure) {
+  auto* const session = static_cast<Session*>(find_object(HandleKind::session, handle));
+  if (session == nullptr) failure.set(PENSTOCK_INVALID_ARGUMENT, "the session is not open");
+  return session;
+}
+
+bool given(const void* pointer, const char* name, Failure& failure) {
+  return pointer != nullptr || failure.set(PENSTOCK_INVALID_ARGUMENT, "%s must not be null", name);
+}
+
+/// Runs body(failure), which returns false after a failure, and reports to the caller.
+template <class Body>
+penstock_status call(penstock_error* error, const Body& body) {
+  Failure failure;
+  if (body(failure)) return PENSTOCK_OK;
+  return failure.report(error);
+}
+
+/// Runs body(session, failure) on an open session.
+template <class Body>
+penstock_status with_session(const penstock_session* handle, penstock_error* error, const Body& body) {
+  return call(error, [&](Failure& failure) {
+    Session* const session = find(handle, failure);
+    return session != nullptr && body(*session, failure);
+  });
+}
+
+template <class Body>
+penstock_status with_model(const penstock_model* handle, penstock_error* error, const Body& body) {
+  return call(error, [&](Failure& failure) {
+    Model* const model = find(handle, failure);
+    return model != nullptr && body(*model, failure);
+  });
+}
+
+bool hand_out(Model* opened, penstock_model** model, Failure& failure) {
+  if (opened == nullptr) return false;
+  *model = static_cast<penstock_model*>(open_handle(HandleKind::model, opened));
+  if (*model != nullptr) return true;
+  opened->release();
+  return failure.set(PENSTOCK_OUT_OF_MEMORY, "no memory for another model");
+}
+
+bool hand_out(Session* opened, penstock_session** session, Failure& failure) {
+  if (opened == nullptr) return false;
+  *session = static_cast<penstock_session*>(open_handle(HandleKind::session, opened));
+  if (*session != nullptr) return true;
+  opened->close();
+  return failure.set(PENSTOCK_OUT_OF_MEMORY, "no memory for another session");
+}
+
+bool get_column(const std::vector<ModelColumn>& columns, const char* what, std::size_t index, penstock_column* column,
+                Failure& failure) {
+  if (!given(column, "column", failure)) return false;
+  if (index >= columns.size()) {
+    return failure.set(PENSTOCK_INVALID_ARGUMENT, "the model has %zu %s, there is no number %zu", columns.size(), what,
+                       index);
+  }
+  const ModelColumn& from = columns[index];
+  *column = {from.name.c_str(),
+             from.mean,
+             from.scale,
+             from.logarithm ? 1 : 0,
+             from.non_negative ? 1 : 0,
+             from.is_value ? 1 : 0,
+             static_cast<std::int32_t>(from.ahead)};
+  return true;
+}
+
+template <class Value>
+penstock_status run(penstock_session* handle, const Value* inputs, std::size_t count, float* outputs, std::size_t size,
+                    Span span, penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    if (count > 0 && !given(inputs, "inputs", failure)) return false;
+    if (size > 0 && !given(outputs, "outputs", failure)) return false;
+    return session.run(inputs, count, outputs, size, span, failure);
+  });
+}
+
+}  // namespace
+}  // namespace penstock::runtime
+
+using namespace penstock::runtime;  // NOLINT(google-build-using-namespace): the functions of C have no namespace
+
+extern "C" {
+
+uint32_t penstock_c_api(void) { return PENSTOCK_C_API; }
+
+const char* penstock_version(void) { return PENSTOCK_VERSION; }
+
+const char* penstock_status_name(int32_t status) {
+  static constexpr const char* names[] = {"ok",         "invalid argument", "bad input",   "incompatible",
+                                          "io failure", "numerical",        "unsupported", "out of memory"};
+  const auto number = static_cast<unsigned>(status);
+  return number < sizeof(names) / sizeof(names[0]) ? names[number] : "unknown";
+}
+
+penstock_status penstock_model_open(const char* path, penstock_model** model, penstock_error* error) {
+  return call(error, [&](Failure& outer) {
+    if (!given(model, "model", outer)) return false;
+    *model = nullptr;
+    if (!given(path, "path", outer)) return false;
+    Failure failure(path);
+    if (hand_out(Model::open(path, failure), model, failure)) return true;
+    outer = failure;
+    return false;
+  });
+}
+
+penstock_status penstock_model_open_memory(const void* bytes, size_t size, penstock_model** model,
+                                           penstock_error* error) {
+  return call(error, [&](Failure& outer) {
+    if (!given(model, "model", outer)) return false;
+    *model = nullptr;
+    if (!given(bytes, "bytes", outer)) return false;
+    Failure failure("model in memory");
+    if (hand_out(Model::open({static_cast<const char*>(bytes), size}, failure), model, failure)) return true;
+    outer = failure;
+    return false;
+  });
+}
+
+penstock_status penstock_model_close(penstock_model* model, penstock_error* error) {
+  return call(error, [&](Failure& failure) {
+    auto* const open = static_cast<Model*>(close_handle(HandleKind::model, model));
+    if (open == nullptr) return failure.set(PENSTOCK_INVALID_ARGUMENT, "the model is not open");
+    open->release();
+    return true;
+  });
+}
+
+penstock_status penstock_model_get_info(const penstock_model* handle, penstock_model_info* info,
+                                        penstock_error* error) {
+  return with_model(handle, error, [&](Model& model, Failure& failure) {
+    if (!given(info, "info", failure)) return false;
+    if (info->struct_size != sizeof(penstock_model_info)) {
+      return failure.set(PENSTOCK_INVALID_ARGUMENT,
+                         "info->struct_size must be %zu, the size of this version's struct, "
+                         "not %zu",
+                         sizeof(penstock_model_info), info->struct_size);
+    }
+    const Description& of = model.description;
+    *info = {sizeof(penstock_model_info),
+             of.task,
+             static_cast<uint32_t>(of.vocabulary),
+             static_cast<uint32_t>(of.input_size()),
+             static_cast<uint32_t>(of.output_size()),
+             static_cast<uint32_t>(of.task == PENSTOCK_FORECAST ? of.targets.size() : 0),
+             static_cast<uint32_t>(of.horizon),
+             static_cast<uint32_t>(of.sample_rate),
+             0,
+             model.parameters,
+             static_cast<size_t>(model.state_size),
+             Session::saved_size(model),
+             Session::bytes_of(model)};
+    return true;
+  });
+}
+
+penstock_status penstock_model_get_input(const penstock_model* handle, size_t index, penstock_column* column,
+                                         penstock_error* error) {
+  return with_model(handle, error, [&](Model& model, Failure& failure) {
+    return get_column(model.description.inputs, "inputs", index, column, failure);
+  });
+}
+
+penstock_status penstock_model_get_target(const penstock_model* handle, size_t index, penstock_column* column,
+                                          penstock_error* error) {
+  return with_model(handle, error, [&](Model& model, Failure& failure) {
+    return get_column(model.description.targets, "targets", index, column, failure);
+  });
+}
+
+penstock_status penstock_model_get_class(const penstock_model* handle, size_t index, const char** name,
+                                         penstock_error* error) {
+  return with_model(handle, error, [&](Model& model, Failure& failure) {
+    if (!given(name, "name", failure)) return false;
+    const std::vector<std::string>& classes = model.description.classes;
+    if (index >= classes.size()) {
+      return failure.set(PENSTOCK_INVALID_ARGUMENT, "the model has %zu classes, there is no number %zu", classes.size(),
+                         index);
+    }
+    *name = classes[index].c_str();
+    return true;
+  });
+}
+
+penstock_status penstock_model_get_instruction_set(const penstock_model* handle, const char** name,
+                                                   penstock_error* error) {
+  return with_model(handle, error, [&](Model& model, Failure& failure) {
+    if (!given(name, "name", failure)) return false;
+    *name = model.kernels->name;
+    return true;
+  });
+}
+
+penstock_status penstock_session_open(penstock_model* handle, void* memory, size_t size, penstock_session** session,
+                                      penstock_error* error) {
+  return with_model(handle, error, [&](Model& model, Failure& failure) {
+    if (!given(session, "session", failure)) return false;
+    *session = nullptr;
+    return hand_out(Session::open(model, memory, size, failure), session, failure);
+  });
+}
+
+penstock_status penstock_session_clone(const penstock_session* handle, void* memory, size_t size,
+                                       penstock_session** copy, penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    if (!given(copy, "copy", failure)) return false;
+    *copy = nullptr;
+    return hand_out(session.clone(memory, size, failure), copy, failure);
+  });
+}
+
+penstock_status penstock_session_close(penstock_session* session, penstock_error* error) {
+  return call(error, [&](Failure& failure) {
+    auto* const open = static_cast<Session*>(close_handle(HandleKind::session, session));
+    if (open == nullptr) return failure.set(PENSTOCK_INVALID_ARGUMENT, "the session is not open");
+    open->close();
+    return true;
+  });
+}
+
+penstock_status penstock_session_step(penstock_session* session, const float* features, size_t count, float* outputs,
+                                      size_t size, penstock_error* error) {
+  return run(session, features, count, outputs, size, Span::step, error);
+}
+
+penstock_status penstock_session_step_token(penstock_session* session, int32_t token, float* outputs, size_t size,
+                                            penstock_error* error) {
+  return run(session, &token, 1, outputs, size, Span::step, error);
+}
+
+penstock_status penstock_session_chunk(penstock_session* session, const float* features, size_t count, float* outputs,
+                                       size_t size, penstock_error* error) {
+  return run(session, features, count, outputs, size, Span::chunk, error);
+}
+
+penstock_status penstock_session_chunk_tokens(penstock_session* session, const int32_t* tokens, size_t count,
+                                              float* outputs, size_t size, penstock_error* error) {
+  return run(session, tokens, count, outputs, size, Span::chunk, error);
+}
+
+penstock_status penstock_session_sequence(penstock_session* session, const float* features, size_t count,
+                                          float* outputs, size_t size, penstock_error* error) {
+  return run(session, features, count, outputs, size, Span::sequence, error);
+}
+
+penstock_status penstock_session_sequence_tokens(penstock_session* session, const int32_t* tokens, size_t count,
+                                                 float* outputs, size_t size, penstock_error* error) {
+  return run(session, tokens, count, outputs, size, Span::sequence, error);
+}
+
+penstock_status penstock_session_reset(penstock_session* handle, penstock_error* error) {
+  return with_session(handle, error, [](Session& session, Failure&) {
+    session.reset();
+    return true;
+  });
+}
+
+penstock_status penstock_session_set_nan_policy(penstock_session* handle, int32_t policy, penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    if (policy < PENSTOCK_NAN_ERROR || policy > PENSTOCK_NAN_PASS) {
+      return failure.set(PENSTOCK_INVALID_ARGUMENT, "policy must be 0 to 2, not %ld", static_cast<long>(policy));
+    }
+    session.set_policy(static_cast<penstock_nan_policy>(policy));
+    return true;
+  });
+}
+
+penstock_status penstock_session_get_state(const penstock_session* handle, float* state, size_t count,
+                                           penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    return given(state, "state", failure) && session.get_state(state, count, failure);
+  });
+}
+
+penstock_status penstock_session_set_state(penstock_session* handle, const float* state, size_t count,
+                                           penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    return given(state, "state", failure) && session.set_state(state, count, failure);
+  });
+}
+
+penstock_status penstock_session_save(const penstock_session* handle, void* bytes, size_t size, penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    return given(bytes, "bytes", failure) && session.save(bytes, size, failure);
+  });
+}
+
+penstock_status penstock_session_restore(penstock_session* handle, const void* bytes, size_t size,
+                                         penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    return given(bytes, "bytes", failure) && session.restore(bytes, size, failure);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,50 @@
+#include "runtime/failure.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace penstock::runtime {
+
+Quoted::Quoted(std::string_view from) {
+  constexpr std::size_t most = 40;
+  static_assert(most + 6 <= sizeof(text));  // quotes, dots and the zero at the end
+  const std::size_t shown = std::min(from.size(), most);
+  char* to = text;
+  *to++ = '"';
+  for (const char c : from.substr(0, shown)) *to++ = c >= ' ' && c <= '~' && c != '"' ? c : '?';
+  *to++ = '"';
+  if (shown < from.size()) {
+    for (int i = 0; i < 3; ++i) *to++ = '.';
+  }
+  *to = '\0';
+}
+
+bool Failure::set(penstock_status status, const char* format, ...) {
+  error_.status = status;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(error_.text, sizeof(error_.text), format, arguments);
+  va_end(arguments);
+  return false;
+}
+
+bool Failure::in_file(penstock_status status, const char* format, ...) {
+  error_.status = status;
+  const int prefix = std::snprintf(error_.text, sizeof(error_.text) / 2, "%s: ", source_);
+  const auto used =
+      std::min<std::size_t>(prefix > 0 ? static_cast<std::size_t>(prefix) : 0, sizeof(error_.text) / 2 - 1);
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(error_.text + used, sizeof(error_.text) - used, format, arguments);
+  va_end(arguments);
+  return false;
+}
+
+penstock_status Failure::report(penstock_error* error) const {
+  if (error != nullptr && error_.status != PENSTOCK_OK) *error = error_;
+  return error_.status;
+}
+
+}  // namespace penstock::runtime

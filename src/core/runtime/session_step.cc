@@ -1,0 +1,129 @@
+// One step: the instructions of a model in turn. Each has the arithmetic of its op in src/core/ops, one position at a
+// time.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/denormals.h"
+#include "runtime/session.h"
+
+namespace penstock::runtime {
+
+void Session::step(std::int32_t token) {
+  const WithDenormals as_zeros(DenormalMode::zeros());
+  for (const Instruction& instruction : model_->instructions) run(instruction, token);
+}
+
+void Session::run(const Instruction& instruction, std::int32_t token) {
+  using Kind = Instruction::Kind;
+  switch (instruction.kind) {
+    case Kind::embedding:
+      return embedding(instruction, token);
+    case Kind::linear:
+      return linear(instruction);
+    case Kind::norm:
+      return norm(instruction);
+    case Kind::sum: {
+      float* const x = at(instruction.x);
+      const float* const branch = at(instruction.z);
+      for (Index i = 0; i < instruction.n; ++i) x[i] = x[i] + branch[i];
+      return;
+    }
+    case Kind::convolution:
+      return convolution(instruction);
+    case Kind::recurrence:
+      return recurrence(instruction);
+    case Kind::silu_gate:
+      return model_->kernels->silu_gate(instruction.n, at(instruction.x), at(instruction.y));
+    case Kind::add: {
+      const float* const x = at(instruction.x);
+      float* const y = at(instruction.y);
+      // Not y + x: to a zero with a sign the full library adds one without.
+      for (Index i = 0; i < instruction.n; ++i) y[i] += static_cast<float>(0.0 + static_cast<double>(x[i]));
+      return;
+    }
+    case Kind::read_changes:
+      return read_changes(instruction);
+    case Kind::add_last:
+      return add_last(instruction);
+  }
+}
+
+void Session::embedding(const Instruction& instruction, std::int32_t token) {
+  std::copy_n(instruction.weight + token * instruction.n, instruction.n, at(instruction.y));
+}
+
+void Session::linear(const Instruction& instruction) {
+  const StepKernels& kernels = *model_->kernels;
+  const float* const x = at(instruction.x);
+  float* const y = at(instruction.y);
+  const Index n = instruction.n, k = instruction.k;
+  std::copy_n(instruction.bias, n, y);
+  if (k == 1) {  // the weights are one row as much as one column, and as a row fill whole vectors
+    return kernels.rows_times_columns(0, 1, n, 1, x, 1, 1, instruction.weight, n, 1.0f, y, n);
+  }
+  kernels.rows_times_rows(0, 1, n, k, x, k, instruction.weight, k, 1.0f, y, n);
+}
+
+void Session::norm(const Instruction& instruction) {
+  constexpr double epsilon = 1e-6;  // of ops::ResidualNorm
+  float* const x = at(instruction.x);
+  if (instruction.z >= 0) {
+    const float* const branch = at(instruction.z);
+    for (Index i = 0; i < instruction.n; ++i) x[i] = x[i] + branch[i];
+  }
+  model_->kernels->rms_norm(instruction.n, static_cast<float>(epsilon), x, instruction.weight, at(instruction.y));
+}
+
+void Session::convolution(const Instruction& instruction) {
+  const Index width = instruction.n, kept = instruction.k - 1;
+  const float* const x = at(instruction.x);
+  float* const state = at(instruction.z);
+  float* const y = at(instruction.y);
+  std::copy_n(instruction.bias, width, y);
+  for (Index j = 0; j <= kept; ++j) {
+    const float* const in = j == 0 ? x : state + (kept - j) * width;
+    const float* const weight = instruction.weight + j * width;
+    for (Index c = 0; c < width; ++c) y[c] += weight[c] * in[c];
+  }
+  if (kept == 0) return;
+  std::memmove(state, state + width, static_cast<std::size_t>((kept - 1) * width) * sizeof(float));
+  std::copy_n(x, width, state + (kept - 1) * width);
+}
+
+void Session::recurrence(const Instruction& instruction) {
+  Job& job = jobs_[instruction.index];
+  job.backwards = !job.backwards;
+  job.x = at(instruction.x);
+  job.y = at(instruction.y);
+  model_->layers[instruction.index].kernels.step(job);
+}
+
+void Session::read_changes(const Instruction& instruction) {
+  const float* const x = at(instruction.x);
+  float* const levels = at(instruction.y);
+  float* const carried = at(instruction.z);
+  const Index shared = instruction.n;
+  float* change = std::copy_n(x, instruction.k, levels);
+  for (Index i = 0; i < shared; ++i) {
+    const SharedColumn& column = model_->shared[static_cast<std::size_t>(i)];
+    const float value = x[column.input];
+    const float before = carried[shared] != 0.0f ? carried[i] : value;  // nothing known: no change
+    *change++ = static_cast<float>(model_->change_scale * column.factor) * (value - before);
+    levels[column.input] = std::tanh(value);
+  }
+  for (Index i = 0; i < shared; ++i) carried[i] = x[model_->shared[static_cast<std::size_t>(i)].input];
+  carried[shared] = 1.0f;
+}
+
+void Session::add_last(const Instruction& instruction) {
+  const float* const features = at(instruction.x);
+  for (const SharedColumn& column : model_->shared) {
+    const auto input = static_cast<double>(features[column.input]);
+    const auto last = static_cast<float>(column.offset + column.factor * input);
+    float* const y = at(instruction.y) + column.target;
+    for (Index ahead = 0; ahead < instruction.n; ++ahead) y[ahead * instruction.k] += last;
+  }
+}
+
+}  // namespace penstock::runtime

@@ -1,0 +1,43 @@
+#include <penstock.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "fuzz/refusal.h"
+
+using penstock::test::check;
+
+/// A file that the C runtime opens must answer; one that it refuses must be refused in one line with a code.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  penstock_model* model = nullptr;
+  penstock_error error = {PENSTOCK_OK, {}};
+  const penstock_status status = penstock_model_open_memory(data, size, &model, &error);
+  if (status != PENSTOCK_OK) {
+    check(model == nullptr && status == error.status, "a refused model");
+    check(
+        status == PENSTOCK_BAD_INPUT || status == PENSTOCK_INCOMPATIBLE || status == PENSTOCK_UNSUPPORTED || size == 0,
+        "a wrong status");
+    const std::size_t length = std::strlen(error.text);
+    check(length > 0 && length < sizeof(error.text), "a message of a strange length");
+    check(std::strchr(error.text, '\n') == nullptr, "a message of several lines");
+    return 0;
+  }
+  penstock_model_info info = {};
+  info.struct_size = sizeof(info);
+  check(penstock_model_get_info(model, &info, nullptr) == PENSTOCK_OK, "no sizes");
+  penstock_session* session = nullptr;
+  check(penstock_session_open(model, nullptr, 0, &session, nullptr) == PENSTOCK_OK, "no session");
+  std::vector<float> features(info.inputs, 0.5f), outputs(info.outputs);
+  for (int step = 0; step < 3; ++step) {
+    const penstock_status answered =
+        info.vocabulary > 0
+            ? penstock_session_step_token(session, 0, outputs.data(), outputs.size(), nullptr)
+            : penstock_session_step(session, features.data(), features.size(), outputs.data(), outputs.size(), nullptr);
+    check(answered == PENSTOCK_OK || answered == PENSTOCK_NUMERICAL, "no answer");
+  }
+  check(penstock_session_close(session, nullptr) == PENSTOCK_OK, "a session that does not close");
+  check(penstock_model_close(model, nullptr) == PENSTOCK_OK, "a model that does not close");
+  return 0;
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Builds the C runtime for other platforms by plain compiler lines, and compares its answers with those of this machine:
+# an emulator runs what this machine cannot.
+#   tools/test_runtime.sh WORK_DIR [PLATFORM...]    arm64, arm, riscv64, windows; without one, those whose compiler is there
+# The compilers are Debian's g++-aarch64-linux-gnu, g++-arm-linux-gnueabihf, g++-riscv64-linux-gnu and
+# g++-mingw-w64-x86-64-posix, the emulators those of qemu-user and wine64. A program for Windows is linked, and run where
+# wine64 is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=${1:?usage: tools/test_runtime.sh WORK_DIR [PLATFORM...]}
+shift
+compiler_of() {
+  case "$1" in
+    native) echo c++ ;;
+    arm64) echo aarch64-linux-gnu-g++ ;;
+    arm) echo arm-linux-gnueabihf-g++ ;;
+    riscv64) echo riscv64-linux-gnu-g++ ;;
+    windows) echo x86_64-w64-mingw32-g++-posix ;;
+    *)
+      echo "tools/test_runtime.sh: the platform must be arm64, arm, riscv64 or windows, not '$1'" >&2
+      exit 2
+      ;;
+  esac
+}
+options_of() {
+  case "$1" in
+    arm) echo -mfpu=neon-vfpv4 ;;
+    windows) echo -D__USE_MINGW_ANSI_STDIO=1 ;;
+  esac
+}
+emulator_of() {
+  case "$1" in
+    arm64) echo qemu-aarch64 ;;
+    arm) echo qemu-arm ;;
+    riscv64) echo qemu-riscv64 ;;
+    windows) command -v wine64 wine | head -n 1 ;;
+  esac
+}
+
+platforms=("$@")
+if ((${#platforms[@]} == 0)); then
+  for platform in arm64 arm riscv64 windows; do
+    if command -v "$(compiler_of "$platform")" >/dev/null; then platforms+=("$platform"); fi
+  done
+fi
+flags=(-std=c++20 -O2 -fno-exceptions -fno-rtti -ffp-contract=off -DHWY_COMPILE_ONLY_STATIC -I.)
+models=(tests/released/0.1/{series,ensemble,own_cell,lstm}.safetensors)
+mkdir -p "$work"
+work=$(realpath "$work")
+tools/vendor.py "$work/vendored"
+python3 -c 'for i in range(600): print((i * 7 % 23) / 4 + 1)' >"$work/rows"
+
+for platform in native "${platforms[@]}"; do
+  compiler=$(compiler_of "$platform")
+  folder=$work/$platform
+  mkdir -p "$folder"
+  read -ra options <<<"$(options_of "$platform")"
+  for source in penstock_runtime penstock_kernels; do
+    (cd "$work/vendored" && "$compiler" "${flags[@]}" "${options[@]}" -c "$source.cc" -o "$folder/$source.o") &
+  done
+  "$compiler" -x c -std=c11 "${options[@]}" -I"$work/vendored" -c examples/runtime/stream.c -o "$folder/stream.o"
+  wait
+  program=$folder/stream
+  if [[ $platform == windows ]]; then program+=.exe; fi
+  "$compiler" -static -s "$folder"/*.o -o "$program"
+  emulator=$(emulator_of "$platform")
+  if [[ $platform == windows && -z $emulator ]]; then
+    echo "runtime: $platform: linked, $(stat -c %s "$program") bytes; there is no wine64 to run it"
+    continue
+  fi
+  for model in "${models[@]}"; do
+    ${emulator:+"$emulator"} "$program" "$model" <"$work/rows" | tr -d '\r' >"$folder/$(basename "$model").answers"
+    python3 - "$work/native/$(basename "$model").answers" "$folder/$(basename "$model").answers" <<'PYTHON'
+import sys
+want, got = ([float(word) for word in open(name).read().split()] for name in sys.argv[1:])
+if not want or len(want) != len(got):
+    sys.exit(f"{len(got)} answers instead of {len(want)}")
+for mine, theirs in zip(got, want):
+    if not abs(mine - theirs) <= 2e-5 * max(1.0, abs(theirs)):
+        sys.exit(f"{mine} instead of {theirs}")
+PYTHON
+  done
+  echo "runtime: $platform: ${#models[@]} models, $(stat -c %s "$program") bytes, all of the C library in them"
+done
