@@ -15,7 +15,7 @@ ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_ops_sca
 # apart, for those who change one of them; a folder stays as it began.
 UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=40)
 
-.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest installed sanitize-asan sanitize-tsan fuzz arm64
+.PHONY: help demo build test test-gpu vendor check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest installed sanitize-asan sanitize-tsan fuzz arm64
 # Targets share folders, so they run one after the other. Those that share none may run side by side: each leaves a core
 # idle at times, during downloads, in CMake and at the end of the tests.
 ifndef SIDE_BY_SIDE
@@ -46,6 +46,9 @@ python: pytest ## Build the Python package and run the Python tests, in a virtua
 
 wheel: setup $(VENV)/ready ## Build the Python package as a wheel, into dist/
 	@tools/wheel.sh $(VENV)/bin/python build/release
+
+vendor: ## Copy the C runtime into build/vendor: one folder that any C++20 compiler builds
+	@tools/vendor.py build/vendor
 
 test-gpu: configured-test ## Run the tests of the GPU on this machine's, also under compute-sanitizer
 	@cmake --build --preset test --parallel $(JOBS) --target gpu_tests
