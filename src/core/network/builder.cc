@@ -29,6 +29,7 @@ Status Builder::build(std::span<const Shape> inputs) {
   PENSTOCK_TRY(check_states());
   copy_outputs();
   drop_unneeded();
+  fuse();
   find_lifetimes();
   lie_in_place();
   place();

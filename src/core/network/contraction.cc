@@ -145,6 +145,7 @@ void contract(Preparation& p, const Letters& letters, const float* known, float 
     pack_panels(known, product.inner, product.columns, in_order(of_b, &Letter::b, false), panel, scale, step.packed);
     product.b_row = panel, product.b_column = product.inner;
     step.absorb = &absorb_columns;
+    step.absorbs_columns = true;
     step.n.push_back(panel);
     scale = 1;
   } else if (known != nullptr || product.b_row == 0 || stride_of(right, &Letter::b) != 1) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <string_view>
 
 #include "penstock/types.h"
 
@@ -82,6 +83,11 @@ struct Kernels {
   /// y [n] = (x - mean) / sqrt(variance + epsilon); with a mean of 0 unless `centred`.
   void (*normalise)(Index n, bool centred, float epsilon, const float* x, float* y) = nullptr;
 
+  /// The gates of a row of a cell, from wx [G, H] = W x + bias and rh [G, H] = R h + bias: states [H] each go a step
+  /// on, and y [H] is the first of them. Null if the cell has none that such sums are enough for.
+  using Gates = void (*)(Index hidden, const float* wx, const float* rh, float* const* state, float* y);
+  Gates (*gates)(std::string_view cell) = nullptr;
+
   void (*multiply)(const Product& job) = nullptr;
   /// Columns that lie side by side in a panel: panels of b [inner, columns] hold a row of so many after the other.
   Index panel_columns = 0;
@@ -90,11 +96,13 @@ struct Kernels {
 // Each fills in its own members for the instruction set in use.
 void FillPointwise(Kernels& kernels);
 void FillProducts(Kernels& kernels);
+void FillGates(Kernels& kernels);
 
 inline Kernels kernels_in_use() {
   Kernels kernels;
   FillPointwise(kernels);
   FillProducts(kernels);
+  FillGates(kernels);
   return kernels;
 }
 

@@ -7,11 +7,13 @@ namespace penstock::network {
 
 namespace {
 
-/// n: rank of the loop, extents, then for each axis the offsets of its positions. The innermost axis lies in runs.
+/// n: rank of the loop, extents, then for each axis the offsets of its positions; at last the positions of the
+/// innermost axis between which elements lie side by side.
 void run_maps(const Step& step, const Memory& memory) {
   const Index* n = step.n.data();
   const auto rank = static_cast<std::size_t>(n[0]);
   const std::size_t size = size_of(step.write_type(0));
+  const auto bytes = static_cast<Index>(size);
   const std::byte* x = step.read(0, memory);
   std::byte* y = step.write(0, memory);
   const std::byte zero[8] = {};
@@ -24,11 +26,17 @@ void run_maps(const Step& step, const Memory& memory) {
     Index base = 0;
     bool inside = true;
     for (std::size_t a = 0; a + 1 < rank; ++a) inside = inside && map[a][counter[a]] >= 0, base += map[a][counter[a]];
-    const Index* row = map[rank - 1];
-    const Index length = n[rank];
-    for (Index i = 0; i < length; y += size, ++i) {
-      std::memcpy(y, inside && row[i] >= 0 ? x + (base + row[i]) * static_cast<Index>(size) : pad, size);
+    const Index *row = map[rank - 1], length = n[rank], run = next[0], end = next[1];
+    const auto one = [&](Index i) {
+      const bool there = inside && row[i] >= 0;
+      std::memcpy(y + i * bytes, there ? x + (base + row[i]) * bytes : pad, size);
+    };
+    for (Index i = 0; i < (inside ? run : length); ++i) one(i);
+    if (inside) {
+      std::memcpy(y + run * bytes, x + (base + row[run]) * bytes, static_cast<std::size_t>((end - run) * bytes));
+      for (Index i = end; i < length; ++i) one(i);
     }
+    y += length * bytes;
     Index axis = static_cast<Index>(rank) - 2;
     for (; axis >= 0 && ++counter[axis] == n[1 + axis]; --axis) counter[axis] = 0;
     if (axis < 0) return;
@@ -47,6 +55,15 @@ void take_from(Preparation& p, const AxisMaps& maps, bool padded_by_read) {
     for (const Index from : maps[axis]) step.n.push_back(from < 0 ? -1 : from * strides[axis]);
   }
   if (maps.empty()) step.n.insert(step.n.end(), {1, 0});
+  const std::vector<Index> row = maps.empty() ? std::vector<Index>{0} : maps.back();
+  const auto length = static_cast<Index>(row.size());
+  Index begin = 0, end = 0, best_begin = 0, best_end = 0;
+  for (begin = 0; begin < length; begin = std::max(begin + 1, end)) {
+    end = begin;
+    while (end < length && row[end] >= 0 && row[end] == row[begin] + end - begin) ++end;
+    if (end - begin > best_end - best_begin) best_begin = begin, best_end = end;
+  }
+  step.n.insert(step.n.end(), {best_begin, best_end});
 }
 
 }  // namespace penstock::network

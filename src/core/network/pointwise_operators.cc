@@ -13,10 +13,10 @@ namespace {
 
 // Functions of one number ------------------------------------------------------------------------------------------
 
-/// n: elements; f: both parameters.
+/// n: elements.
 void run_unary(const Step& step, const Memory& memory) {
-  memory.kernels.unary(static_cast<Unary>(step.variant), step.n[0], step.floats(0, memory), step.result(0, memory),
-                       step.f[0], step.f[1]);
+  memory.kernels.unary(step.ending.op, step.n[0], step.floats(0, memory), step.result(0, memory), step.ending.alpha,
+                       step.ending.beta);
 }
 
 /// Doubles: the same by the standard library.
@@ -109,6 +109,8 @@ Status unary(Preparation& p, Unary op, float alpha = 0, float beta = 1) {
   step.variant = static_cast<int>(op);
   step.n = {p.count(0)};
   step.f = {alpha, beta};
+  step.ending = {op, alpha, beta};
+  step.is_unary = type == Type::f32;
   p.in_place(0);
   return {};
 }
@@ -312,6 +314,7 @@ Status prepare_binary(Preparation& p) {
   const bool floats = p.type(0) == Type::f32 && p.type(1) == Type::f32;
   Step& step = p.run(floats ? &run_binary : &run_other_binary);
   step.variant = static_cast<int>(op);
+  step.is_binary = floats;
   for (std::size_t i = 1; i < p.reads(); ++i) {
     step.walks.push_back(broadcast_walk(shape, i == 1 ? p.shape(0) : shape, p.shape(i)));
   }

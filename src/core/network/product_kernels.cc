@@ -39,10 +39,14 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
   const Index a_stride = job.a_stride, b_row = job.b_row;
   const auto add = [&](const float* of_b, Index k, Index lanes) HWY_ATTR {
     V factor[vectors];
+    HWY_UNROLL(4)
     for (int v = 0; v + 1 < vectors; ++v) factor[v] = L::load(of_b + v * L::lanes);
     factor[vectors - 1] = L::load(of_b + (vectors - 1) * L::lanes, lanes);
+    // Unrolled, so that the sums stay in registers.
+    HWY_UNROLL(6)
     for (int r = 0; r < rows; ++r) {
       const V x(a[r * a_stride + k]);
+      HWY_UNROLL(4)
       for (int v = 0; v < vectors; ++v) sums[r][v] = MulAdd(x, factor[v], sums[r][v]);
     }
   };

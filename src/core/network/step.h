@@ -54,7 +54,10 @@ struct Step {
   Ending ending;
   /// Takes y = gain y + shift with one number per channel (a column, or a map) into its weights; null: it cannot.
   bool (*absorb)(Step& step, Index channels, const float* gain, const float* shift) = nullptr;
+  bool absorbs_columns = false;  ///< The channels of `absorb` are the last axis, not the second.
   bool takes_ending = false;     ///< It applies `ending`.
+  bool is_unary = false;         ///< It does nothing but apply `ending`.
+  bool is_binary = false;        ///< It joins two tensors by Binary `variant`.
   bool scales_channels = false;  ///< It is such a gain and shift, in `packed`.
 
   const std::byte* read(std::size_t i, const Memory& memory) const { return memory.at(reads[i]); }

@@ -15,8 +15,9 @@ Status read_list(const Preparation& p, std::string_view name, std::size_t count,
   if (values.empty()) values.assign(count, otherwise);
   const bool fits = std::ranges::all_of(values, [&](Index value) { return value >= least && value <= kMost; });
   if (values.size() == count && fits) return {};
-  return p.refuse("'" + std::string(name) + "' is " + text_of(values) + ", not " + text_of(static_cast<Index>(count)) +
-                  " numbers of at least " + text_of(least));
+  std::string text = "'";
+  text.append(name).append("' is ").append(text_of(values)).append(", not ");
+  return p.refuse(text + text_of(static_cast<Index>(count)) + " numbers of at least " + text_of(least));
 }
 
 /// Pads so that ceil(in / stride) results come out, or none.

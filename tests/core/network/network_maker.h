@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "network/program.h"
 
 namespace penstock::network {
@@ -37,6 +40,18 @@ inline Tensor floats(Shape shape, const std::vector<float>& values) {
 }
 inline Tensor integers(const std::vector<Index>& values) {
   return tensor(Type::i64, {static_cast<Index>(values.size())}, values);
+}
+
+inline Index count(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>());
+}
+
+/// Numbers between -1 and 1.
+inline Tensor noise(const Shape& shape, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(static_cast<std::size_t>(count(shape)));
+  for (float& value : values) value = static_cast<float>(random.uniform() * 2 - 1);
+  return floats(shape, values);
 }
 
 /// Writes networks down.
