@@ -12,7 +12,8 @@ install(DIRECTORY include/penstock ${PROJECT_BINARY_DIR}/include/penstock
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${left_out})
 install(TARGETS penstock_core penstock_solver EXPORT PenstockTargets)
 # The C runtime, which is a Debian package by itself as well: cpack -G DEB.
-install(TARGETS penstock_runtime EXPORT PenstockTargets ARCHIVE COMPONENT runtime)
+install(TARGETS penstock_runtime EXPORT PenstockRuntimeTargets ARCHIVE COMPONENT runtime)
+install(EXPORT PenstockRuntimeTargets NAMESPACE Penstock:: DESTINATION ${package_dir} COMPONENT runtime)
 install(FILES include/penstock.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT runtime)
 file(RELATIVE_PATH PENSTOCK_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/penstock-runtime.pc.in ${PROJECT_BINARY_DIR}/penstock-runtime.pc @ONLY)
@@ -58,5 +59,5 @@ configure_package_config_file(cmake/PenstockConfig.cmake.in ${PROJECT_BINARY_DIR
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/PenstockConfig.cmake ${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT runtime)  # so that the package of the runtime alone has them
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

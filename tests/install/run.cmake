@@ -15,19 +15,6 @@ run(${work_dir}/build/consumer)
 run(${work_dir}/build/solver)
 run(${work_dir}/build/c_consumer)
 
-# The same program by the line that docs/runtime.md has.
-find_program(pkg_config pkg-config)
-find_program(cc cc)
-if(pkg_config AND cc)
-  file(GLOB_RECURSE pc ${prefix}/penstock-runtime.pc)
-  get_filename_component(pc_folder "${pc}" DIRECTORY)
-  execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${pc_folder} ${pkg_config} --cflags --libs penstock-runtime
-                  OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  separate_arguments(flags UNIX_COMMAND "${flags}")
-  run(${cc} ${source_dir}/runtime.c -o ${work_dir}/by_pkg_config ${flags})
-  run(${work_dir}/by_pkg_config)
-endif()
-
 # The Python package is a component by itself, which a wheel asks for.
 file(GLOB python ${prefix}/penstock/*)
 if(python)
