@@ -85,6 +85,7 @@ arm64: configured-test
 	@cmake --build --preset arm64 --parallel $(JOBS) --target penstock-cli $(ARM64_TESTS)
 	@cmake --build --preset test --parallel $(JOBS) --target penstock-cli
 	@tools/test_arm64.sh build/arm64 build/release/penstock $(ARM64_TESTS)
+	@tools/test_runtime.sh build/runtime_platforms
 
 lint: setup-test $(VENV)/ready ## Check formatting, the order of the layers, and clang-tidy's list
 	@$(call configure,lint,-D Python_EXECUTABLE=$(abspath $(VENV))/bin/python)

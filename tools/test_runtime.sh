@@ -24,7 +24,7 @@ compiler_of() {
 }
 options_of() {
   case "$1" in
-    arm) echo -mfpu=neon-vfpv4 ;;
+    arm) echo -mfpu=neon-vfpv4 -mfp16-format=ieee -Wno-psabi ;;  # Highway has halves; a note for each call of the library
     windows) echo -D__USE_MINGW_ANSI_STDIO=1 ;;
   esac
 }
@@ -33,7 +33,7 @@ emulator_of() {
     arm64) echo qemu-aarch64 ;;
     arm) echo qemu-arm ;;
     riscv64) echo qemu-riscv64 ;;
-    windows) command -v wine64 wine | head -n 1 ;;
+    windows) command -v wine64 /usr/lib/wine/wine64 | head -n 1 || true ;;  # Debian keeps it there
   esac
 }
 
@@ -47,6 +47,7 @@ flags=(-std=c++20 -O2 -fno-exceptions -fno-rtti -ffp-contract=off -DHWY_COMPILE_
 models=(tests/released/0.1/{series,ensemble,own_cell,lstm}.safetensors)
 mkdir -p "$work"
 work=$(realpath "$work")
+export WINEPREFIX=$work/wine WINEDEBUG=-all
 tools/vendor.py "$work/vendored"
 python3 -c 'for i in range(600): print((i * 7 % 23) / 4 + 1)' >"$work/rows"
 
@@ -55,11 +56,13 @@ for platform in native "${platforms[@]}"; do
   folder=$work/$platform
   mkdir -p "$folder"
   read -ra options <<<"$(options_of "$platform")"
+  jobs=()
   for source in penstock_runtime penstock_kernels; do
     (cd "$work/vendored" && "$compiler" "${flags[@]}" "${options[@]}" -c "$source.cc" -o "$folder/$source.o") &
+    jobs+=($!)
   done
   "$compiler" -x c -std=c11 "${options[@]}" -I"$work/vendored" -c examples/runtime/stream.c -o "$folder/stream.o"
-  wait
+  for job in "${jobs[@]}"; do wait "$job"; done
   program=$folder/stream
   if [[ $platform == windows ]]; then program+=.exe; fi
   "$compiler" -static -s "$folder"/*.o -o "$program"
@@ -69,7 +72,7 @@ for platform in native "${platforms[@]}"; do
     continue
   fi
   for model in "${models[@]}"; do
-    ${emulator:+"$emulator"} "$program" "$model" <"$work/rows" | tr -d '\r' >"$folder/$(basename "$model").answers"
+    ${emulator:+"$emulator"} "$program" "$model" <"$work/rows" 2>"$folder/errors" | tr -d '\r' >"$folder/$(basename "$model").answers"
     python3 - "$work/native/$(basename "$model").answers" "$folder/$(basename "$model").answers" <<'PYTHON'
 import sys
 want, got = ([float(word) for word in open(name).read().split()] for name in sys.argv[1:])
