@@ -68,6 +68,7 @@ struct ModelFile {
   enum class Kind {
     model,        ///< A model: Model::load() reads it.
     checkpoint,   ///< A checkpoint: Model::load() reads it, and training can resume from it.
+    network,      ///< An imported network: Network::load() reads it.
     safetensors,  ///< A sound safetensors file of another program.
     other,        ///< Anything else; `problem` says why.
   };

@@ -12,6 +12,7 @@ enum class FileKind {
   any,         ///< No check: the caller refuses what it must not replace.
   model,       ///< A model of Penstock.
   checkpoint,  ///< A checkpoint of a training run.
+  network,     ///< An imported network.
   tensors,     ///< Another safetensors file.
   onnx,        ///< A model as ONNX.
   metrics,     ///< Metrics of a run, as JSON lines.

@@ -40,9 +40,10 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:  # names that __getattr__() below imports on first use
-    from . import csp, datasets, equations, interchange, reference, training, variants
+    from . import csp, datasets, equations, interchange, networks, reference, training, variants
     from .equations import CustomCell, cell, load_cell
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
+    from .networks import Network, NetworkSession, import_onnx
     from .training import Evaluation, Progress, TrainResult, evaluate, train
 
 __all__ = [
@@ -63,6 +64,8 @@ __all__ = [
     "MinGRUCell",
     "MinLSTMCell",
     "Model",
+    "Network",
+    "NetworkSession",
     "NumericalError",
     "OutOfMemory",
     "Progress",
@@ -78,6 +81,7 @@ __all__ = [
     "cuda",
     "equations",
     "evaluate",
+    "import_onnx",
     "load_cell",
     "log_scan",
     "log_scan_backward",
@@ -94,6 +98,7 @@ __all__ = [
     "csp",
     "datasets",
     "interchange",
+    "networks",
     "reference",
     "training",
     "variants",
@@ -103,10 +108,11 @@ __version__ = system_info()["version"]
 
 
 # Modules and names that are imported on first use: a program that only runs models needs none of them.
-_MODULES = ("csp", "datasets", "equations", "interchange", "jax", "reference", "rl", "torch", "training", "variants")
+_MODULES = ("csp", "datasets", "equations", "interchange", "jax", "networks", "reference", "rl", "torch", "training", "variants")
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
     "equations": ("CustomCell", "cell", "load_cell"),
+    "networks": ("Network", "NetworkSession", "import_onnx"),
     "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),
 }
 

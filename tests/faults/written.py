@@ -104,6 +104,7 @@ def prepare(folder):
     for v in (1, 2):
         run(*TRAIN[:-1], v, "--steps", 5, "-o", f"m{v}.safetensors", "--metrics", f"m{v}.jsonl", "--checkpoint",
             f"c{v}.safetensors", cwd=folder)  # fmt: skip
+        run("export", f"m{v}.safetensors", cwd=folder)
     with wave.open(str(folder / "in.wav"), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
@@ -138,6 +139,7 @@ def program_writers():
         Writer("stream: state", "s.json", ["stream", "m1.safetensors", "--state", "out/s.json"], stdin="series.csv"),
         Writer("stream: sound", "o.wav", ["stream", "sound{v}.safetensors", "in.wav", "out/o.wav"]),
         Writer("export: ONNX", "m.onnx", ["export", "m{v}.safetensors", "--force", "-o", "out/m.onnx"]),
+        Writer("import: network", "n.safetensors", ["import", "m{v}.onnx", "--force", "-o", "out/n.safetensors"]),
         Writer("report: page", "r.html", ["report", "m{v}.jsonl", "-o", "out/r.html"]),
         Writer("report: pictures", "loss-steps.png", ["report", "m{v}.jsonl", "-o", "-", "--png", "out", *python]),
         Writer("bench: JSON", "b.json", [*BENCH, "--json", "out/b.json"], accepts=json.loads),
@@ -173,6 +175,12 @@ def torch_model(v):
     return SequenceModel.load(f"m{v}.safetensors")
 
 
+def save_network(path, v):
+    import penstock
+
+    penstock.import_onnx(f"m{v}.onnx").save(path)
+
+
 def save_recurrent_onnx(path, v):
     weights("slstm", v).to_numpy("float32").save_onnx(path)
 
@@ -203,6 +211,7 @@ def python_writers():
     found = {
         "Model.save": ("m.safetensors", lambda path, v: model(v).save(path)),
         "Model.save_onnx": ("m.onnx", lambda path, v: model(v).save_onnx(path)),
+        "Network.save": ("n.safetensors", save_network),
         "Recurrent.save_onnx": ("r.onnx", save_recurrent_onnx),
         "train(checkpoint=)": ("c.safetensors", save_checkpoint),
         "interchange: shards": ("w.safetensors", functools.partial(save_layers, max_shard_bytes=100)),

@@ -13,6 +13,7 @@
 #include "penstock/fields.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
+#include "terminal/describe_network.h"
 #include "terminal/progress_line.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
@@ -309,6 +310,17 @@ int info(InfoArguments arguments, const CLI::App& train) {
   const ModelFile file = inspect_model_file(arguments.model);
   if (file.kind == ModelFile::Kind::other && file.checksum.empty() && !should_be_model(arguments.model)) {
     return describe_data(arguments, train);
+  }
+  if (file.kind == ModelFile::Kind::network) {
+    const penstock::Network network = penstock::Network::load(arguments.model);
+    Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}, {"kind", "network"}};
+    json.update(network_json(network));
+    std::string text;
+    line(text, "file",
+         fmt::format("{}, {}", printable(arguments.model), byte_size(static_cast<double>(json["bytes"]))));
+    line(text, "is", "a network that 'penstock import' made");
+    line(text, "checksum", file.checksum + ", valid");
+    return print_answer(arguments.json ? json_line(json) : text + network_text(network));
   }
   const Model model = Model::load(arguments.model);
   Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}};

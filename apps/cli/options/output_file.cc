@@ -35,6 +35,8 @@ const char* kind_of_file(const std::string& path) {
       return "a model";
     case ModelFile::Kind::checkpoint:
       return "a checkpoint";
+    case ModelFile::Kind::network:
+      return "an imported network";
     default:
       return "no Penstock model";
   }

@@ -18,6 +18,7 @@ void bind_models(nanobind::module_& module);
 void bind_sessions(nanobind::module_& module);
 void bind_datasets(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
+void bind_networks(nanobind::module_& module);
 void bind_answers(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
 void bind_constraints(nanobind::module_& module);

@@ -49,6 +49,7 @@ NB_MODULE(_core, module) {
   nanobind::enum_<penstock::FileKind>(module, "FileKind")
       .value("any", any)
       .value("onnx", onnx)
+      .value("network", network)
       .value("tensors", tensors)
       .value("shards", shards)
       .value("script", script)
@@ -63,6 +64,7 @@ NB_MODULE(_core, module) {
   bindings::bind_scans(module);
   bindings::bind_models(module);
   bindings::bind_sessions(module);
+  bindings::bind_networks(module);
   bindings::bind_answers(module);
   bindings::bind_datasets(module);
   bindings::bind_training(module);

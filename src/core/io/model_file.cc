@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "io/model_json.h"
+#include "io/network_file.h"
 #include "nn/model/model_spec.h"
 #include "ops/pointwise/elementwise.h"
 
@@ -101,6 +102,12 @@ void write_model(const std::string& path, std::span<const TensorData> tensors, c
 ModelDescription read_description(const SafetensorsFile& file) {
   const auto text = file.metadata().find(metadata_key);
   if (text == file.metadata().end()) {
+    if (file.metadata().contains(network_key)) {
+      fail(ErrorCode::incompatible,
+           "{} is a network that was imported, not a model of 'penstock train': 'penstock info' describes it, and "
+           "penstock.Network in Python and C++ runs it",
+           file.source());
+    }
     fail(ErrorCode::incompatible, "{}: not a Penstock model: its metadata have no \"{}\"", file.source(), metadata_key);
   }
   const nlohmann::json json = parse_object(text->second, file.source(), fmt::format("metadata \"{}\"", metadata_key));

@@ -11,6 +11,7 @@
 #include "base/quote.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
+#include "io/network_file.h"
 #include "penstock/fields.h"
 #include "penstock/model_file.h"
 
@@ -86,6 +87,11 @@ ModelFile inspect_model_file(const std::string& path) {
     result.checksum = file.checksum();
     result.verified = file.has_checksum();
     result.tensors = file.tensors().size();
+    if (file.metadata().contains(io::network_key)) {
+      (void)io::read_network(file);
+      result.kind = ModelFile::Kind::network;
+      return result;
+    }
     (void)io::read_description(file);
     result.kind = ModelFile::Kind::model;
     const io::Metadata& metadata = file.metadata();

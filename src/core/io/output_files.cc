@@ -106,6 +106,7 @@ bool begins(std::string_view head, std::initializer_list<std::string_view> marks
 bool has(std::string_view head, std::string_view mark) { return head.find(mark) != head.npos; }
 
 bool is_model(std::string_view head) { return is_safetensors(head) && has(head, "\"penstock\":"); }
+bool is_network(std::string_view head) { return is_safetensors(head) && has(head, "\"penstock.network\":"); }
 bool is_checkpoint(std::string_view head) { return is_model(head) && has(head, "\"penstock.training\":"); }
 
 /// The first field of the protocol buffer is the version of the format, a small number. Then comes another field with a
@@ -135,6 +136,7 @@ struct Known {
 constexpr Known known_kinds[] = {
     {FileKind::checkpoint, "a checkpoint", is_checkpoint},
     {FileKind::model, "a model", is_model},
+    {FileKind::network, "an imported network", is_network},
     {FileKind::tensors, "a safetensors file", is_safetensors},
     {FileKind::onnx, "an ONNX model", is_onnx},
     {FileKind::metrics, "a file of metrics", [](std::string_view head) { return begins(head, {"{\"kind\":"}); }},

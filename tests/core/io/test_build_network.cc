@@ -174,10 +174,11 @@ TEST(BuildNetwork, InputsCanBeFixed) {
   const network::Network network = read(model(graph), {{"sr", {16000}}}).network;
   EXPECT_EQ(network.inputs.size(), 1U);
   EXPECT_THAT(integers_of(network, network.nodes[0].reads[1]), ElementsAre(16000));
-  refuses(model(graph), ErrorCode::invalid_argument, R"(set: a.onnx has no input "rate", but x, sr)", {{"rate", {1}}});
-  refuses(model(graph), ErrorCode::invalid_argument, R"(set: input "sr" needs integers from)", {{"sr", {0.5}}});
-  refuses(model(graph), ErrorCode::invalid_argument, R"(set: input "x" has the shape [2], so it needs 1 or 2 numbers)",
-          {{"x", {1, 2, 3}}});
+  refuses(model(graph), ErrorCode::invalid_argument, R"(fixed: a.onnx has no input "rate", but x, sr)",
+          {{"rate", {1}}});
+  refuses(model(graph), ErrorCode::invalid_argument, R"(fixed: input "sr" needs integers from)", {{"sr", {0.5}}});
+  refuses(model(graph), ErrorCode::invalid_argument,
+          R"(fixed: input "x" has the shape [2], so it needs 1 or 2 numbers)", {{"x", {1, 2, 3}}});
 }
 
 TEST(BuildNetwork, RefusesInWords) {

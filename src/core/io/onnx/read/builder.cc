@@ -447,8 +447,8 @@ void GraphBuilder::add_inputs(Scope& scope) {
   }
   for (const auto& [name, numbers] : fixed_) {
     if (std::ranges::find(names, name) == names.end()) {
-      fail(ErrorCode::invalid_argument, "set: {} has no input {}, but {}", source_.name, in_quotes(name),
-           names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+      require_about(false, "fixed", ": {} has no input {}, but {}", source_.name, in_quotes(name),
+                    names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
     }
   }
 }

@@ -36,12 +36,12 @@ Constant fixed_value(const Value& input, const std::vector<double>& numbers) {
   for (Index& extent : shape) {
     if (extent < 0) extent = shape.size() == 1 ? static_cast<Index>(numbers.size()) : 1;
     if (extent > (1 << 20) || (count *= extent) > (1 << 20)) {
-      fail(ErrorCode::invalid_argument, "set: input {} has too many elements to be fixed", in_quotes(input.name));
+      require_about(false, "fixed", ": input {} has too many elements to be fixed", in_quotes(input.name));
     }
   }
   if (numbers.size() != 1 && static_cast<Index>(numbers.size()) != count) {
-    fail(ErrorCode::invalid_argument, "set: input {} has the shape [{}], so it needs 1 or {} numbers, not {}",
-         in_quotes(input.name), fmt::join(input.shape, ", "), count, numbers.size());
+    require_about(false, "fixed", ": input {} has the shape [{}], so it needs 1 or {} numbers, not {}",
+                  in_quotes(input.name), fmt::join(input.shape, ", "), count, numbers.size());
   }
   const auto fill = [&]<class T>(T /*type*/) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(count) * sizeof(T));
@@ -52,8 +52,8 @@ Constant fixed_value(const Value& input, const std::vector<double>& numbers) {
         const double least = std::max<double>(Limits::lowest(), -kMostExact);
         const double most = std::min<double>(static_cast<double>(Limits::max()), kMostExact);
         if (!(number >= least && number <= most) || std::trunc(number) != number) {
-          fail(ErrorCode::invalid_argument, "set: input {} needs integers from {} to {}, not {}", in_quotes(input.name),
-               least, most, number);
+          require_about(false, "fixed", ": input {} needs integers from {} to {}, not {}", in_quotes(input.name), least,
+                        most, number);
         }
       }
       const auto value = static_cast<T>(number);

