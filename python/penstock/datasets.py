@@ -30,9 +30,10 @@ __all__ = ["Dataset", "open_labelled", "open_labelled_texts", "open_series", "op
 class Dataset:
     """Data for training and validation. :func:`open_text` and the other ``open_`` functions return it."""
 
-    def __init__(self, dataset, source: str, from_last: bool = False) -> None:
+    def __init__(self, dataset, source: str, from_last: bool = False, paths: Sequence[str] = ()) -> None:
         self._dataset = dataset
         self._source = source
+        self._paths = paths  # of a text
         self._from_last = from_last  # True: a series scaled for forecasts that start from the last value
 
     @property
@@ -203,7 +204,7 @@ def open_text(path: Path | Sequence[Path], *, validation_fraction: float = 0.05,
         BadInput: A file is not a text, and ``bytes`` is False.
     """
     paths = _paths(path)
-    return Dataset(_core.open_text(paths, validation_fraction, bytes), _name_of(paths))
+    return Dataset(_core.open_text(paths, validation_fraction, bytes), _name_of(paths), paths=paths)
 
 
 def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, origin: Model | None = None) -> Dataset:

@@ -18,6 +18,9 @@ from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCe
 from ._convert import convert, convert_back
 from ._episodes import episode_starts
 from ._export import export_files
+from ._fit import fit
+from ._fitting.group import RankFailure
+from ._fitting.optimizers import Lion
 from ._initial import initialise
 from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
@@ -34,11 +37,13 @@ __all__ = [
     "SLSTM",
     "GRUCell",
     "LSTMCell",
+    "Lion",
     "MinGRU",
     "MinGRUCell",
     "MinLSTM",
     "MinLSTMCell",
     "RNNCell",
+    "RankFailure",
     "Recurrent",
     "SLSTMCell",
     "SequenceModel",
@@ -48,6 +53,7 @@ __all__ = [
     "convert_back",
     "episode_starts",
     "export_files",
+    "fit",
     "initialise",
     "library_path",
     "log_scan",

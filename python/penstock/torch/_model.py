@@ -12,6 +12,7 @@ from .. import _core
 from .._cell_forms import parameter_shapes
 from ..equations import with_equations
 from ._checks import is_exported
+from ._counter_dropout import counter_dropout, keys_of
 from ._ops import run_layers
 
 _FORMAT_VERSION = 2  # version of descriptions
@@ -42,17 +43,31 @@ class _Convolution(nn.Module):
         self.weight = nn.Parameter(torch.zeros(taps, width))
         self.bias = nn.Parameter(torch.zeros(width))
 
-    def forward(self, x, state):
+    def forward(self, x, state, reset=None):
+        """Returns y [B, T, C] and the state [B, taps - 1, C]. Where `reset` [B, T] is True, the past counts as zeros."""
         taps = self.weight.shape[0]
         if state is None:
             state = x.new_zeros(x.shape[0], taps - 1, x.shape[2])
         whole = torch.cat([state, x], 1)
+        if reset is not None:
+            return self._across_starts(whole, reset)
         if _LIMITS_CONVOLUTIONS and taps <= 64 and is_exported():
             y = self.bias + sum(self.weight[j] * whole[:, taps - 1 - j : whole.shape[1] - j] for j in range(taps))
             return y, whole[:, whole.shape[1] - (taps - 1) :]
         kernel = self.weight.flip(0).t().unsqueeze(1)  # [C, 1, taps], the oldest first
         y = functional.conv1d(whole.transpose(1, 2), kernel, self.bias, groups=x.shape[2]).transpose(1, 2)
         return y, whole[:, whole.shape[1] - (taps - 1) :]
+
+    def _across_starts(self, whole, reset):
+        """The same where sequences begin within the steps: an input counts in its own sequence only."""
+        taps, steps = self.weight.shape[0], reset.shape[1]
+        numbers = functional.pad(reset.cumsum(1), (taps - 1, 0))  # of the sequence of each step
+        now, y = numbers[:, taps - 1 :], self.bias
+        for j in range(taps):
+            past = slice(taps - 1 - j, taps - 1 - j + steps)
+            y = y + self.weight[j] * whole[:, past] * (numbers[:, past] == now).unsqueeze(-1)
+        last = slice(whole.shape[1] - (taps - 1), whole.shape[1])
+        return y, whole[:, last] * (numbers[:, last] == now[:, -1:]).unsqueeze(-1)
 
 
 class Recurrence(nn.Module):
@@ -70,9 +85,9 @@ class Recurrence(nn.Module):
     def __setstate__(self, state):
         super().__setstate__({**state, "cell": str(state["cell"])})
 
-    def forward(self, x, state):
+    def forward(self, x, state, reset=None):
         states = () if state is None else state.unbind(0)
-        rows = (None, None, None)
+        rows = (None, None, reset)
         y, *last = run_layers(x, list(self.parameters()), states, rows, self.cell, 1, False, True, False)
         return y, torch.stack(last)
 
@@ -101,20 +116,25 @@ class _Block(nn.Module):
         self.feed_forward_norm = _Norm(width) if inner else None
         self.feed_forward = _FeedForward(width, inner) if inner else None
 
-    def forward(self, x, state):
+    def forward(self, x, state, reset=None, masks=None):
         """Returns x [B, T, width] and the state: that of the convolution, if there is one, and that of the layer."""
         state = dict(state)
         branch = x if self.recurrent_norm is None else self.recurrent_norm(x)
         if self.convolution is not None:
-            branch, state["convolution"] = self.convolution(branch, state.get("convolution"))
-        branch, state["recurrent"] = self.recurrent(branch, state.get("recurrent"))
+            branch, state["convolution"] = self.convolution(branch, state.get("convolution"), reset)
+        branch, state["recurrent"] = self.recurrent(branch, state.get("recurrent"), reset)
         if self.projection is not None:
             branch = self.projection(branch)
-        x = x + functional.dropout(branch, self.dropout, self.training)
+        x = x + self._drop(branch, masks, 0)
         if self.feed_forward is not None:
             branch = self.feed_forward(self.feed_forward_norm(x))
-            x = x + functional.dropout(branch, self.dropout, self.training)
+            x = x + self._drop(branch, masks, 1)
         return x, state
+
+    def _drop(self, branch, masks, number):
+        if masks is None or not self.training:
+            return functional.dropout(branch, self.dropout, self.training)
+        return counter_dropout(branch, self.dropout, masks[number], masks[2])
 
 
 class _LinearForecast(nn.Module):
@@ -188,12 +208,13 @@ def _add_layers(module, spec, data, inputs, outputs):
     module.head = nn.Linear(width, outputs)
 
 
-def _run_layers(module, x, state):
+def _run_layers(module, x, state, reset=None, masks=None):
     """Returns the outputs of the head, and the states of the blocks by their numbers."""
     x = module.embedding(x) if hasattr(module, "embedding") else module.input(x)
     after = {}
+    keys = [None] * len(module.blocks) if masks is None else keys_of(masks, len(module.blocks))
     for i, block in enumerate(module.blocks):
-        x, after[i] = block(x, state.get(i, {}))
+        x, after[i] = block(x, state.get(i, {}), reset, keys[i])
     return module.head(x if module.norm is None else module.norm(x)), after
 
 
@@ -251,27 +272,32 @@ class SequenceModel(nn.Module):
         Raises:
             IoFailure: The file cannot be written.
         """
-        description = {"format_version": _FORMAT_VERSION, "model": self.spec, "data": self.data}
-        tensors = {name: tensor.detach().float().cpu().numpy() for name, tensor in self.state_dict().items()}
-        _core.write_model_parts(os.fspath(path), json.dumps(description), tensors)
+        write_model(path, self.spec, self.data, self.state_dict())
 
-    def forward(self, x, state=None):
+    def forward(self, x, state=None, *, reset=None, masks=None):
         """Runs the model and returns ``(outputs, state)``.
 
         Args:
             x: Tokens ``[B, T]``, or normalised features ``[B, T, I]``.
             state: The state that the previous call returned, to continue its sequences. None: the start of a sequence.
+            reset: For a model of tokens: True ``[B, T]`` where a sequence starts, before which the state is zeroed.
+                None: nowhere.
+            masks: In training, int64 ``[2]``: the seed of this step's dropout masks and the number of the first row in
+                the whole batch. Any division of a batch then draws the masks of the whole. None: masks by
+                ``torch.manual_seed``.
 
         Returns:
             Logits ``[B, T, vocabulary]``, normalised forecasts ``[B, T, horizon * targets]`` or logits of classes
             ``[B, T, classes]``; and the state, a dictionary.
         """
         state = {} if state is None else dict(state)
+        if reset is not None and (self._members > 1 or self.data["vocabulary"] == 0 or self.filters is not None):
+            raise ValueError("reset is for single models of tokens: start the other sequences with state=None")
         features = x
         if self.data["vocabulary"] == 0 and self.spec["from_last"]:
             x = self._changes(x, state)
         if self._members == 1:
-            y, after = _run_layers(self, x, state)
+            y, after = _run_layers(self, x, state, reset, masks)
             state.update(after)
         else:
             before = state.get("members", [{}] * self._members)
@@ -310,6 +336,13 @@ class SequenceModel(nn.Module):
         for column in self._columns:
             last[..., column["target"]] = column["offset"] + column["factor"] * features[..., column["input"]]
         return last.repeat(1, 1, self.data["horizon"])
+
+
+def write_model(path, spec, data, state):
+    """Writes a model file of a description and a ``state_dict``."""
+    description = {"format_version": _FORMAT_VERSION, "model": spec, "data": data}
+    tensors = {name: tensor.detach().float().cpu().numpy() for name, tensor in state.items()}
+    _core.write_model_parts(os.fspath(path), json.dumps(description), tensors)
 
 
 def _shared_columns(data):

@@ -1,0 +1,196 @@
+"""Checkpoints of a run in a folder, by torch.distributed.checkpoint: written beside the training, bounded in number."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+
+import torch
+from torch.distributed import checkpoint as dcp
+
+from ...errors import BadInput, Incompatible, InvalidArgument, IoFailure
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from typing import Any
+
+    from .group import Group
+
+_FORMAT = 1
+_NOTES = "run.json"
+_COMPLETE = ".metadata"  # which torch.distributed.checkpoint writes last
+
+
+class Checkpoints:
+    """The checkpoints in ``folder``: one subfolder ``step-N`` each, with the tensors of all ranks and ``run.json``.
+
+    Args:
+        folder: The folder, on a file system that all ranks share.
+        keep: How many complete checkpoints stay; older ones are removed once a newer one is complete.
+        group: The ranks.
+    """
+
+    def __init__(self, folder: str, keep: int, group: Group) -> None:
+        self.folder, self._keep, self._group = folder, keep, group
+        self._running: tuple[Future[Any], str] | None = None
+        if os.path.exists(folder) and not os.path.isdir(folder):
+            raise InvalidArgument(
+                f"checkpoint {folder} is a file, such as penstock train writes: give a folder, or a name that is free"
+            )
+
+    def save(self, step: int, tensors: dict[str, torch.Tensor], notes: dict[str, Any], wait: bool) -> str:
+        """Begins to write a checkpoint, once an earlier one is complete. Collective.
+
+        Args:
+            step: Number of the step.
+            tensors: Of this rank: parts of whole ones (DTensors), equal copies, or tensors with names of their own.
+            notes: What is not a tensor; those of rank 0 are written.
+            wait: True: returns when the checkpoint is complete.
+
+        Returns:
+            Why an earlier checkpoint, or with ``wait`` this one, could not be written. Empty if it was.
+        """
+        error = self.finish()
+        path = os.path.join(self.folder, f"step-{step:09d}")
+        begun = self._begin(path, notes)
+        if begun:
+            return begun
+        alone = self._group.size == 1
+        if alone:  # of which the thread that writes would warn
+            warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        owned = {name: t.detach().clone() if t.device.type == "cpu" else t.detach() for name, t in tensors.items()}
+        future = dcp.async_save(owned, checkpoint_id=path, process_group=self._group.files, no_dist=alone)
+        self._running = (future, path)
+        return self.finish() if wait else error
+
+    def _begin(self, path, notes):
+        """Writes the notes on rank 0. Returns why it could not, on every rank."""
+        error = ""
+        if self._group.rank == 0:
+            try:
+                shutil.rmtree(path, ignore_errors=True)  # of an earlier run that did not complete it
+                os.makedirs(path)
+                with open(os.path.join(path, _NOTES), "w") as file:
+                    json.dump({"format": _FORMAT, **notes}, file)
+            except OSError as failure:
+                error = self._text(path, f"{self._group}: {failure}")
+        return self._group.from_first(error)
+
+    def finish(self) -> str:
+        """Waits for the checkpoint that is being written. Returns why it could not be; empty if it was. Collective."""
+        if self._running is None:
+            return ""
+        (future, path), self._running = self._running, None
+        try:
+            future.result()
+            error = ""
+        except Exception as failure:  # a CheckpointException of all ranks, or an OSError of a single process
+            error = self._text(path, _first_failure(failure, self._group))
+        if self._group.rank == 0:
+            if error:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                self._remove_old()
+        return error
+
+    def is_done(self) -> bool:
+        """Returns whether finish() would not wait."""
+        return self._running is None or self._running[0].done()
+
+    def _text(self, path, why):
+        return f"no checkpoint {path}: {why}; make room or give another folder; earlier checkpoints are unharmed"
+
+    def _remove_old(self):
+        for path in complete(self.folder)[: -self._keep]:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Removes all checkpoints of the folder, and the folder if nothing else is in it."""
+        if self._group.rank == 0:
+            for path in complete(self.folder):
+                shutil.rmtree(path, ignore_errors=True)
+            try:
+                os.rmdir(self.folder)
+            except OSError:
+                pass
+
+    def notes(self, identity: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Returns the path and the notes of the latest checkpoint. Collective.
+
+        Raises:
+            IoFailure: There is none.
+            BadInput: It lacks files.
+            Incompatible: It is of a run with another ``identity``.
+        """
+        path = self._group.from_first(complete(self.folder)[-1:])
+        if not path:
+            raise IoFailure(f"resume: there is no complete checkpoint in {self.folder}")
+        notes = self._group.together(lambda: _read(path[0]))
+        for name, value in identity.items():
+            if notes["identity"].get(name) != value:
+                raise Incompatible(
+                    f"checkpoint {path[0]} is of a run with {name} = {notes['identity'].get(name)!r}, not {value!r}: "
+                    "give the options of that run"
+                )
+        return path[0], notes
+
+    def load(self, path: str, tensors: dict[str, torch.Tensor]) -> None:
+        """Reads tensors in place, for any number of ranks. Collective.
+
+        Raises:
+            Incompatible: The checkpoint has no such tensor, or one of another shape.
+        """
+        known = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
+        for name, tensor in tensors.items():
+            found = tuple(getattr(known.get(name), "size", ()))
+            if name not in known or found != tuple(tensor.shape):
+                raise Incompatible(f"checkpoint {path} has no {name} of shape {list(tensor.shape)}: give the same model")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dcp.load(tensors, checkpoint_id=path, process_group=self._group.files, no_dist=self._group.size == 1)
+
+    def names(self, path: str) -> set[str]:
+        """Returns the names of the tensors of a checkpoint."""
+        return set(dcp.FileSystemReader(path).read_metadata().state_dict_metadata)
+
+
+def complete(folder: str) -> list[str]:
+    """Returns the paths of the complete checkpoints of a folder, oldest first."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    paths = [os.path.join(folder, name) for name in names if name.startswith("step-")]
+    return [path for path in paths if os.path.exists(os.path.join(path, _COMPLETE))]
+
+
+def _read(path):
+    """Returns the notes of a checkpoint, all of whose files have to be there."""
+    missing = []
+    try:
+        with open(os.path.join(path, _NOTES)) as file:
+            notes = json.load(file)
+        stored = dcp.FileSystemReader(path).read_metadata().storage_data or {}
+        files = {place.relative_path for place in stored.values()}
+        missing = sorted(name for name in files if not os.path.exists(os.path.join(path, name)))
+    except FileNotFoundError as error:
+        missing = [os.path.basename(error.filename or path)]
+    except (ValueError, OSError, EOFError) as error:
+        raise BadInput(f"checkpoint {path} cannot be read: {error}; remove its folder to go on from an earlier one") from error
+    if missing:
+        raise BadInput(
+            f"checkpoint {path} lacks {', '.join(missing[:3])}: put the files of all ranks into one folder that every "
+            "host sees, or remove it to go on from an earlier one"
+        )
+    if notes.get("format") != _FORMAT:
+        raise Incompatible(f"checkpoint {path} has format {notes.get('format')}, this version reads {_FORMAT}")
+    return notes
+
+
+def _first_failure(failure, group):
+    """Returns the rank that could not write, and why."""
+    failures = getattr(failure, "failures", None)
+    if not failures:
+        return f"{group}: {failure}"
+    rank, (error, _) = next(iter(failures.items()))
+    return f"rank {rank} of {group.size}: {error}"

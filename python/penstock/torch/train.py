@@ -1,0 +1,267 @@
+"""``python -m penstock.torch.train DATA ...``: ``penstock train`` for texts, on many devices under torchrun and the like.
+
+Its options and files are those of ``penstock train``; ``--help`` lists them, and docs/distributed.md explains the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import json
+import os
+import re
+import sys
+
+import penstock
+from penstock import _core
+
+from ._fit import fit
+from ._fitting.checkpoints import complete
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+#: Options whose name in the program is not that of the argument.
+_NAMES = {"convolution": "conv", "feed_forward": "ffn", "keep_best": "keep-last", "carry_state": "no-carry",
+          "end_norms": "norms"}  # fmt: skip
+#: Arguments that are no options of the command line.
+_NONE = {"model", "data", "path", "callback", "progress", "filters", "log_every", "from_last"}
+
+
+def _help_of(function: Callable[..., object]) -> dict[str, str]:
+    """Returns the texts about arguments in a docstring."""
+    text = inspect.getdoc(function) or ""
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.M)
+    return {name: re.sub(r"\s+|``|:\w+:", " ", about).replace("%", "%%").strip() for name, about in found}
+
+
+def _kind_of(annotation: str) -> type:
+    for kind in (int, float):
+        if re.match(rf"{kind.__name__}\b", annotation):
+            return kind
+    return str
+
+
+def _add(group: Any, function: Callable[..., object], texts: dict[str, str]) -> None:
+    """Adds the keyword arguments of a function as options. Those not given are left out of the result."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in _NONE or any(f"--{_option(name)}" in each.option_strings for each in group._group_actions):
+            continue
+        option, usual, annotation = f"--{_option(name)}", parameter.default, str(parameter.annotation)
+        about = texts.get(name, "")
+        settings: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": about}
+        if name == "keep_best" or usual is True:
+            settings |= {"action": "store_const", "const": False}
+        elif usual is False and "str" not in annotation:
+            settings |= {"action": "store_true"}
+        elif name == "end_norms":
+            settings |= {"choices": ("all", "between")}
+        elif name == "compile":
+            settings |= {"nargs": "?", "const": True, "metavar": "BACKEND"}
+        else:
+            settings |= {"type": _kind_of(annotation), "metavar": name.upper()}
+        group.add_argument(option, **settings)
+
+
+def _option(name):
+    return _NAMES.get(name, name).replace("_", "-")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m penstock.torch.train", description=__doc__.splitlines()[0])
+    parser.add_argument("data", nargs="+", metavar="DATA", help="Texts, plain or compressed with gzip; folders of them")
+    settings = {name: about.replace("%", "%%") for name, _, about in _core.train_settings()}
+    _add(parser.add_argument_group("Training"), fit, _help_of(penstock.train) | _help_of(fit) | settings)
+    _add(parser.add_argument_group("Model"), _model_of, _help_of(penstock.Model))
+    _add(parser.add_argument_group("Data"), penstock.open_text, _help_of(penstock.open_text))
+    files = parser.add_argument_group("Files and reports")
+    files.add_argument("--init", metavar="FILE", help="Start from the weights of this model")
+    files.add_argument("-o", "--output", metavar="FILE", default="model.safetensors", help="File of the trained model")
+    files.add_argument("--force", action="store_true", help="Overwrite an existing model or checkpoint")
+    files.add_argument("--json", action="store_true", help="Print the result as one JSON object")
+    files.add_argument("-q", "--quiet", action="store_true", help="Print only warnings and errors")
+    files.add_argument("--config", metavar="FILE", help="Read options from this file, as penstock train does")
+    return parser
+
+
+def _model_of(
+    cell: str | None = None,
+    width: int | None = None,
+    blocks: int | None = None,
+    hidden_size: int = 0,
+    heads: int = 1,
+    convolution: int | None = None,
+    feed_forward: float | None = None,
+    dropout: float | None = None,
+    end_norms: str | None = None,
+    initial_weights: str = "standard",
+    chrono: float = 0.0,
+) -> None:
+    """The options of a new model: arguments of penstock.Model."""
+
+
+def _from_config(path: str) -> list[str]:
+    """Returns the options of a file with lines such as 'width = 64' as arguments.
+
+    Raises:
+        BadInput: A line is no option.
+        IoFailure: The file cannot be read.
+    """
+    arguments = []
+    try:
+        with open(path) as file:
+            lines = [line.partition("#")[0].strip() for line in file]
+    except OSError as error:
+        raise penstock.IoFailure(f"--config: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if not line or line == "[train]":
+            continue
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals:
+            raise penstock.BadInput(f"{path}, line {number}: {line!r} is no option: write 'width = 64'")
+        if value == "true":
+            arguments.append(f"--{name}")
+        elif value != "false":
+            arguments.append(f"--{name}={value.strip(chr(34))}")
+    return arguments
+
+
+def _parse(arguments):
+    given = parser().parse_args(arguments)
+    if given.config:
+        given = parser().parse_args([*_from_config(given.config), *arguments])
+    return given
+
+
+def _picked(given, function):
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in vars(given).items() if name in names and name not in _NONE}
+
+
+def _open(given):
+    for path in given.data:
+        if path.startswith("task:") or not (os.path.exists(path) or path == "-"):
+            what = "a built-in task, which 'penstock train' trains on" if path.startswith("task:") else "no such file"
+            raise penstock.IoFailure(f"{path}: {what}")
+    kind = "text" if getattr(given, "bytes", False) else _core.guess_kind(given.data)
+    if kind != "text":
+        raise penstock.Unsupported(f"{given.data[0]}: this looks like {kind} data, not like a text: 'penstock train' trains on it")
+    return penstock.open_text(given.data, **_picked(given, penstock.open_text))
+
+
+def _make_model(given, data):
+    device = "cuda" if getattr(given, "device", "cpu") == "auto" else getattr(given, "device", "cpu")
+    if given.init:
+        return penstock.Model.continue_from(penstock.Model.load(given.init), data, dropout=getattr(given, "dropout", None))
+    spec = _picked(given, _model_of)
+    if "end_norms" in spec:
+        spec["end_norms"] = spec["end_norms"] == "all"
+    cell = spec.get("cell", "")
+    if cell.endswith(".json"):
+        spec["cell"] = penstock.load_cell(cell)
+    return penstock.Model(data, seed=getattr(given, "seed", 0), device=device, **spec)
+
+
+def _check_files(given, checkpoint):
+    """Raises unless the files of the run may be written."""
+    if given.force:
+        return
+    if os.path.exists(given.output):
+        raise penstock.InvalidArgument(f"{given.output} exists: --force overwrites it, -o names another file")
+    if not getattr(given, "resume", False) and complete(checkpoint):
+        raise penstock.InvalidArgument(
+            f"{checkpoint} has checkpoints of a run: --resume continues it, --force starts anew, --checkpoint names "
+            "another folder"
+        )
+
+
+class _Lines:
+    """Progress as lines of a log, every few seconds."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._next = quiet, 0.0
+
+    def __call__(self, progress: penstock.Progress) -> None:
+        if progress.warning:
+            print(f"warning: {progress.warning}", file=sys.stderr, flush=True)
+        if self._quiet or progress.seconds < self._next or sys.stderr.isatty():
+            return
+        self._next = progress.seconds + 5.0
+        print(
+            f"{100 * progress.fraction:.0f} %  {progress.loss / 0.6931471805599453:.3f} bits/byte  "
+            f"{progress.positions_per_second / 1e3:.1f} k bytes/s  step {progress.step}",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+def _first() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def _show(given, data, model, result):
+    if given.json:
+        print(json.dumps({"model": given.output, "steps": result.last.step, **dataclasses.asdict(result)}))
+        return
+    if given.quiet:
+        return
+    print(f"done   {result.last.step:,} steps in {result.last.seconds:.0f} s, {result.last.epoch:.2f} epochs")
+    if model.history.get("score"):
+        print(f"valid  {model.history['score']}")
+    print(f"saved  {given.output}")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Trains and saves. Returns the exit status."""
+    checkpoint = getattr(given, "checkpoint", None) or f"{given.output}.checkpoint"
+    own = not hasattr(given, "checkpoint")
+    if _first():
+        _check_files(given, checkpoint)
+    data = _open(given)
+    model = _make_model(given, data)
+    if _first() and not given.quiet and not given.json:
+        print(f"data   {data!r}\nmodel  {model.parameter_count:,} parameters: {json.dumps(model.spec)}", flush=True)
+    options = _picked(given, fit) | {"checkpoint": checkpoint, "progress": not given.quiet}
+    result = fit(model, data, callback=_Lines(given.quiet), **options)
+    if _first():
+        model.save(given.output)
+        if own and not result.interrupted:
+            _remove(checkpoint)
+        _show(given, data, model, result)
+    if result.checkpoint_error and (result.interrupted or not own):
+        print(f"error: {result.checkpoint_error}", file=sys.stderr)
+        return 1
+    return 1 if result.gave_up else 128 + 15 if result.interrupted else 0
+
+
+def _remove(folder):
+    import shutil
+
+    for path in complete(folder):
+        shutil.rmtree(path, ignore_errors=True)
+    try:
+        os.rmdir(folder)
+    except OSError:
+        pass  # something else is in it, or it was never made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line. Returns the exit status: 0, 1 after an error, 143 after SIGTERM or Ctrl-C."""
+    given = _parse(sys.argv[1:] if arguments is None else list(arguments))
+    try:
+        return run(given)
+    except (penstock.Error, OSError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # DistributedDataParallel keeps its group for ever, and a thread of gloo's that still lets go of a tensor while Python
+    # ends aborts the process.
+    os._exit(status)

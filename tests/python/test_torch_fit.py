@@ -1,0 +1,388 @@
+"""penstock.torch.fit in one process: it is penstock.train in PyTorch."""
+
+import inspect
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+penstock = pytest.importorskip("penstock", reason="penstock is not installed")
+ours = pytest.importorskip("penstock.torch", reason="PyTorch is too old")
+
+from penstock.torch import train as command_line  # noqa: E402
+from penstock.torch._fitting import options as fit_options  # noqa: E402
+from penstock.torch._fitting import optimizers, rates  # noqa: E402
+
+torch.set_num_threads(1)
+WORDS = ["river", "stone", "bridge", "water", "the", "flows", "under", "old", "a", "slowly"]
+
+
+def text_of(words):
+    """A text that can be learnt a little: words in an order that repeats now and then."""
+    return " ".join(WORDS[(i * i + i // 7) % len(WORDS)] for i in range(words)) + "\n"
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(text_of(300))
+    return path
+
+
+def run(function, path, model=None, **options):
+    """Trains a small model and returns its curve, the result and the model."""
+    data = penstock.open_text(path, validation_fraction=0.2)
+    made = penstock.Model(data, **({"width": 16, "blocks": 2, "dropout": 0.2, "seed": 5} | (model or {})))
+    curve = []
+    usual = {"steps": 10, "batch": 5, "length": 12, "log_every": 0, "seed": 3, "progress": False, "validate_every": 0}
+    usual |= {"threads": 1, "callback": curve.append}
+    result = function(made, data, **(usual | options))
+    return [p for p in curve if not p.warning], result, made
+
+
+def same_curve(got, expected, tolerance=1e-5):
+    assert [p.step for p in got] == [p.step for p in expected]
+    for mine, theirs in zip(got, expected):
+        assert math.isclose(mine.loss, theirs.loss, rel_tol=tolerance), mine.step
+        assert math.isclose(mine.learning_rate, theirs.learning_rate, rel_tol=1e-12)
+        assert math.isclose(mine.gradient_norm, theirs.gradient_norm, rel_tol=10 * tolerance)
+        assert (mine.accuracy, mine.epoch) == (theirs.accuracy, theirs.epoch)
+
+
+def test_arguments_are_those_of_train():
+    theirs = dict(inspect.signature(penstock.train).parameters)
+    mine = dict(inspect.signature(ours.fit).parameters)
+    for name, parameter in theirs.items():
+        assert (mine[name].default, str(mine[name].annotation)) == (parameter.default, str(parameter.annotation)), name
+
+
+@pytest.mark.parametrize(
+    "cell, options",
+    [
+        ("mingru", {"steps": 40}),  # several passes: sequences start within windows
+        ("lstm", {"optimizer": "sgd", "learning_rate": 0.05, "carry_state": False}),
+        ("gru", {"epochs": 0.7, "weight_decay": 0.2, "clip": 0.0, "warmup": 0.5}),
+    ],
+)
+def test_curve_of_penstock_train(text, cell, options):
+    expected, theirs, model = run(penstock.train, text, {"cell": cell}, **options)
+    got, result, mine = run(ours.fit, text, {"cell": cell}, **options)
+    same_curve(got, expected)
+    assert math.isclose(result.validation.loss, theirs.validation.loss, rel_tol=1e-5)
+    assert result.validation.scored == theirs.validation.scored and result.model_step == theirs.model_step
+    assert mine.history["score"] == model.history["score"] and mine.history["steps"] == model.history["steps"]
+    tokens = list(b"the river")
+    assert abs(mine.forward(tokens)[0] - model.forward(tokens)[0]).max() < 1e-3
+
+
+def test_defaults_are_those_of_penstock_train(text, tmp_path):
+    """The library tells most of them; three it does not, and the help of the program has them."""
+    data = penstock.open_text(text)
+    model = penstock.Model(data)
+    said = {name: p.default for name, p in inspect.signature(ours.fit).parameters.items()}
+    options = fit_options.resolve(model, data, said, "cpu")
+    metrics = tmp_path / "metrics.jsonl"
+    penstock.train(model, data, seconds=0.01, metrics=metrics, progress=False)
+    theirs = json.loads(metrics.read_text().splitlines()[0])["options"]
+    assert {name: getattr(options, name) for name in theirs} == theirs
+    assert (options.seconds, options.validate_every, options.keep_best) == (60.0, 30.0, True)
+
+
+def test_defaults_in_the_help_of_the_program():
+    from program import BIN
+
+    text = subprocess.run([BIN, "train", "--print-config"], capture_output=True, text=True).stdout
+    lines = {line.partition("=")[0].strip("# "): line.rpartition("[")[2] for line in text.splitlines() if "=" in line}
+    assert "60 for a text" in lines["seconds"] and lines["validate-every"].startswith("30")
+
+
+def test_early_stopping_as_penstock_train(text):
+    options = {"steps": 200, "validate_steps": 3, "patience": 3, "learning_rate": 0.05, "keep_best": True}
+    expected, theirs, _ = run(penstock.train, text, **options)
+    got, result, _ = run(ours.fit, text, **options)
+    assert theirs.stopped_early and result.stopped_early
+    assert len(got) == len(expected) and result.model_step == theirs.model_step
+    same_curve(got[:30], expected[:30], 1e-4)
+
+
+def test_accumulation_and_compilation_change_nothing(text):
+    expected, _, _ = run(ours.fit, text)
+    same_curve(run(ours.fit, text, accumulate=3)[0], expected)
+    same_curve(run(ours.fit, text, compile="aot_eager")[0], expected)
+    halves, _, _ = run(ours.fit, text, precision="bf16")
+    assert [p.loss for p in halves] != [p.loss for p in expected]
+    assert all(abs(a.loss - b.loss) < 0.05 for a, b in zip(halves, expected))
+
+
+def test_a_run_that_stays_unstable_says_what_to_try(text):
+    options = {"learning_rate": 1e30, "weight_decay": 0.0, "optimizer": "sgd", "clip": 0.0, "warmup": 0.0}
+    reports = []
+    with pytest.warns(UserWarning, match="try clipping: clip=1$"):
+        _, result, _ = run(ours.fit, text, **options, steps=400, rollbacks=3, callback=reports.append)
+    assert result.gave_up.startswith("training is unstable: at step") and result.last.rollbacks == 3
+    assert sum("the run returns to its state after step 0" in p.warning for p in reports) == 3
+    assert math.isfinite(result.validation.loss)
+
+
+class Paper:
+    """Lion as algorithm 2 of its paper writes it, for one array."""
+
+    def __init__(self, value):
+        self.value, self.average = value, torch.zeros_like(value)
+
+    def step(self, gradient, rate, decay, first=0.9, second=0.99):
+        update = torch.sign(first * self.average + (1 - first) * gradient)
+        self.value = self.value - rate * (update + decay * self.value)
+        self.average = second * self.average + (1 - second) * gradient
+
+
+def problem():
+    """Weights of a small model, by the names that decide about decay, and the gradient of a loss of them."""
+    torch.manual_seed(2)
+    shapes = {"embedding.weight": (7, 6), "blocks.0.recurrent.weight_ih": (8, 6), "blocks.0.recurrent.bias_ih": (8,)}
+    weights = {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
+    targets = {name: torch.randn_like(w) for name, w in weights.items()}
+    return weights, lambda name, w, i: (w - targets[name]).tanh() + 0.1 * math.sin(i) * w.cos()
+
+
+def trained(kind, decay, rate=0.01):
+    """100 steps of an optimiser of fit()."""
+    weights, gradient = problem()
+    named = {name: torch.nn.Parameter(w) for name, w in weights.items()}
+    settings = {"optimizer": kind, "weight_decay": decay, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "momentum": 0.9}
+    both = optimizers.Optimizers(named, type("Options", (), settings))
+    for i in range(100):
+        for name, p in named.items():
+            p.grad = gradient(name, p.detach(), i)
+        both.step(rate)
+    return named
+
+
+def by_reference(make, decoupled=0.0, rate=0.01):
+    """100 steps of other optimisers, one for each weight: make(name, parameter)."""
+    weights, gradient = problem()
+    named = {name: torch.nn.Parameter(w) for name, w in weights.items()}
+    all_ = {name: make(name, p) for name, p in named.items()}
+    for i in range(100):
+        for name, p in named.items():
+            p.grad = gradient(name, p.detach(), i)
+            if p.dim() > 1:
+                p.data *= 1 - rate * decoupled
+            all_[name].step()
+    return named
+
+
+def assert_equal(got, expected):
+    for name, value in expected.items():
+        torch.testing.assert_close(got[name], value, rtol=1e-6, atol=1e-6)
+
+
+def decay_of(parameter, decay):
+    return decay if parameter.dim() > 1 else 0.0
+
+
+def test_adamw_is_torchs():
+    make = lambda name, p: torch.optim.AdamW([p], 0.01, (0.9, 0.99), weight_decay=decay_of(p, 0.1))  # noqa: E731
+    assert_equal(trained("adamw", 0.1), by_reference(make))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_sgd_and_rmsprop_are_torchs_but_for_decay(decay):
+    """Decay goes beside the momentum, as in AdamW and in penstock.train."""
+    sgd = by_reference(lambda name, p: torch.optim.SGD([p], 0.01, momentum=0.9), decay)
+    assert_equal(trained("sgd", decay), sgd)
+    rmsprop = by_reference(lambda name, p: torch.optim.RMSprop([p], 0.01, alpha=0.99), decay)
+    assert_equal(trained("rmsprop", decay), rmsprop)
+
+
+def test_lion_is_that_of_the_paper():
+    weights, gradient = problem()
+    papers = {name: Paper(w) for name, w in weights.items()}
+    for i in range(100):
+        for name, paper in papers.items():
+            paper.step(gradient(name, paper.value, i), 0.01, decay_of(paper.value, 0.1))
+    got = trained("lion", 0.1)
+    assert_equal(got, {name: torch.nn.Parameter(paper.value) for name, paper in papers.items()})
+
+
+def test_muon_is_torchs_for_matrices_of_blocks():
+    def make(name, p):
+        if name == "blocks.0.recurrent.weight_ih":
+            return torch.optim.Muon([p], 0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+        return torch.optim.AdamW([p], 0.01, (0.9, 0.99), weight_decay=decay_of(p, 0.1))
+
+    assert_equal(trained("muon", 0.1), by_reference(make))
+
+
+def test_lions_arguments():
+    with pytest.raises(ValueError, match="betas must be at least 0 and below 1, not .1.0, 0.9."):
+        ours.Lion([torch.zeros(2)], betas=(1.0, 0.9))
+    with pytest.raises(ValueError, match="lr must be at least 0, not -1"):
+        ours.Lion([torch.zeros(2)], lr=-1)
+
+
+def test_average_is_that_of_swa_utils():
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(3, 4)
+    theirs = torch.optim.swa_utils.AveragedModel(layer, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.95))
+    theirs.update_parameters(layer)  # the first call copies
+    mine = optimizers.Average(list(layer.parameters()), 0.95)
+    for _ in range(100):
+        with torch.no_grad():
+            for p in layer.parameters():
+                p += 0.1 * torch.randn_like(p)
+        theirs.update_parameters(layer)
+        mine.update()
+    before = [p.clone() for p in layer.parameters()]
+    mine.swap()
+    for got, expected in zip(layer.parameters(), theirs.module.parameters()):
+        torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
+    mine.swap()
+    assert all(torch.equal(a, b) for a, b in zip(before, layer.parameters()))
+
+
+@pytest.mark.parametrize("steps, warmup", [(100, 0.3), (100, 0.05), (7, 0.5)])
+def test_one_cycle_is_torchs(steps, warmup):
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 1.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.5, total_steps=steps, pct_start=warmup, cycle_momentum=False)
+    for i in range(steps):
+        expected = schedule.get_last_lr()[0]
+        assert math.isclose(0.5 * rates.one_cycle((i + 1) / steps, warmup, steps), expected, rel_tol=1e-6), i
+        optimizer.step()
+        if i + 1 < steps:
+            schedule.step()
+
+
+def test_plateau_halves_the_rate_and_is_restored():
+    plateau = rates.Plateau()
+    for loss in (3.0, 2.0, 2.5, 2.5, 2.5, 2.5):
+        plateau.note(loss)
+    assert plateau.factor == 0.5
+    other = rates.Plateau()
+    other.restore(plateau.state())
+    for _ in range(4):
+        other.note(2.5)
+    assert other.factor == 0.25
+
+
+@pytest.mark.parametrize("options", [{"optimizer": "lion", "learning_rate": 1e-3}, {"optimizer": "muon"},
+                                     {"optimizer": "rmsprop"}, {"schedule": "onecycle"},
+                                     {"schedule": "plateau", "validate_steps": 5}, {"average": 0.9}])  # fmt: skip
+def test_all_of_them_learn(text, options):
+    curve, result, _ = run(ours.fit, text, **({"steps": 40, "keep_best": False} | options))
+    assert curve[-1].loss < curve[0].loss - 0.3
+    assert result.validation.loss < curve[0].loss - 0.3
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"steps": -1}, "steps must be at least 0, not -1"),
+        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
+        ({"warmup": 2.0}, "warmup must be 0 to 1"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"loss": "mse"}, "loss mse does not fit"),
+        ({"optimizer": "adam"}, "optimizer must be one of adamw, sgd, lion, rmsprop, muon, not 'adam'"),
+        ({"schedule": "linear"}, "schedule must be one of cosine, onecycle, plateau"),
+        ({"sharding": "zero"}, "sharding must be one of ddp, fsdp"),
+        ({"average": 1.0}, "average must be at least 0 and below 1"),
+        ({"accumulate": 9}, "batch is 5 sequences, too few for 1 ranks with accumulate=9: give at least 9"),
+        ({"resume": True}, "resume needs checkpoint"),
+    ],
+)
+def test_impossible_options(text, options, words):
+    with pytest.raises(penstock.InvalidArgument, match=words):
+        run(ours.fit, text, **options)
+
+
+@pytest.mark.parametrize("options", [{"seeds": 2}, {"exact": True}, {"tensorboard": "here"}, {"precision": "f16"}])
+def test_options_of_penstock_train_alone(text, options):
+    with pytest.raises(penstock.Unsupported, match="penstock.train"):
+        run(ours.fit, text, **options)
+
+
+def test_other_data_are_refused():
+    data = penstock.open_task("parity")
+    with pytest.raises(penstock.Unsupported, match="trains on texts, not on a built-in task: penstock.train"):
+        ours.fit(penstock.Model(data), data)
+
+
+def interrupted_at(step):
+    def stop(progress):
+        import os
+        import signal
+
+        if progress.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return stop
+
+
+def test_sigterm_saves_and_the_run_goes_on(text, tmp_path):
+    options = {"steps": 14, "average": 0.9, "validate_steps": 4, "keep_best": True}
+    whole, expected, _ = run(ours.fit, text, **options)
+    options |= {"checkpoint": tmp_path / "run", "checkpoint_every": 0, "checkpoints": 3}
+    _, half, _ = run(ours.fit, text, **options, callback=interrupted_at(6))
+    assert half.interrupted and half.checkpoint_error == ""
+    assert [p.name for p in sorted((tmp_path / "run").iterdir())] == [f"step-{n:09d}" for n in (5, 6, 7)]
+    rest, result, _ = run(ours.fit, text, **options, resume=True)
+    same_curve(rest, whole[7:])
+    assert math.isclose(result.validation.loss, expected.validation.loss, rel_tol=1e-5)
+    with pytest.raises(penstock.Incompatible, match="is of a run with batch = 5, not 6: give the options of that run"):
+        run(ours.fit, text, **options, resume=True, batch=6)
+    with pytest.raises(penstock.Incompatible, match="with model = "):
+        run(ours.fit, text, {"width": 8}, **options, resume=True)
+
+
+def test_checkpoints_that_are_not_there(text, tmp_path):
+    with pytest.raises(penstock.IoFailure, match="there is no complete checkpoint in"):
+        run(ours.fit, text, checkpoint=tmp_path / "none", resume=True)
+    run(ours.fit, text, checkpoint=tmp_path / "run")
+    (path,) = (tmp_path / "run").iterdir()
+    (shard,) = path.glob("*.distcp")
+    shard.rename(tmp_path / "elsewhere")
+    with pytest.raises(penstock.BadInput, match=f"lacks {shard.name}: put the files of all ranks into one folder"):
+        run(ours.fit, text, checkpoint=tmp_path / "run", resume=True)
+    (tmp_path / "file").write_text("of another program")
+    with pytest.raises(penstock.InvalidArgument, match="is a file, such as penstock train writes"):
+        run(ours.fit, text, checkpoint=tmp_path / "file")
+
+
+def test_command_line(text, tmp_path, capsys):
+    model, metrics = tmp_path / "model.safetensors", tmp_path / "metrics.jsonl"
+    given = [str(text), "--steps", "8", "--width=16", "--blocks", "1", "--conv", "0", "--norms", "between", "-o", str(model)]
+    given += ["--validation-fraction", "0.2", "--no-carry", "--keep-last", "--cell", "gru", "--batch", "4"]
+    assert command_line.main([*given, "--metrics", str(metrics)]) == 0
+    assert "8 steps" in capsys.readouterr().out and not (tmp_path / "model.safetensors.checkpoint").exists()
+    loaded = penstock.Model.load(model)
+    assert loaded.spec["cell"] == "gru" and not loaded.spec["end_norms"] and loaded.spec["convolution"] == 0
+    kinds = [json.loads(line)["kind"] for line in metrics.read_text().splitlines()]
+    assert kinds[0] == "run" and kinds[-1] == "final"
+    assert command_line.main(given) == 1 and "exists: --force overwrites it" in capsys.readouterr().err
+    config = tmp_path / "options"
+    config.write_text("[train]\nsteps = 3  # few\nforce = true\nquiet = true\n")
+    assert command_line.main([str(text), "--config", str(config), "-o", str(model), "--init", str(model)]) == 0
+    assert penstock.Model.load(model).history["steps"] == 3
+    assert command_line.main(["task:parity"]) == 1 and "'penstock train' trains on" in capsys.readouterr().err
+
+
+def test_help():
+    result = subprocess.run([sys.executable, "-m", "penstock.torch.train", "--help"], capture_output=True, text=True)
+    assert result.returncode == 0 and "--learning-rate" in result.stdout and "--rank-timeout" in result.stdout
+
+
+def test_the_program_runs_what_fit_trained(text, tmp_path):
+    from program import BIN
+
+    _, _, model = run(ours.fit, text, optimizer="muon")
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    command = [BIN, "generate", path, "--prompt", "the", "--bytes", "10"]
+    result = subprocess.run(command, capture_output=True)
+    assert result.returncode == 0 and result.stdout.startswith(b"the"), result.stderr
+    session = penstock.Session(model)
+    assert session.push(ord("t")).shape == (256,)
+    model.save_onnx(tmp_path / "model.onnx")
