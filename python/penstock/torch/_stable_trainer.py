@@ -33,7 +33,9 @@ def _guessing_loss(output, target):
 
 def _not_finite(named):
     """Returns the names of tensors with NaN or infinity. Synchronises with the device once."""
-    named = [(name, t) for name, t in named if t is not None and t.is_floating_point()]
+    named = [
+        (name, getattr(t, "to_local", lambda t=t: t)()) for name, t in named if t is not None and t.is_floating_point()
+    ]
     if not named:
         return []
     finite = torch.stack([torch.isfinite(t).all() for _, t in named]).tolist()
@@ -54,6 +56,17 @@ def _share_saturated(outputs):
     if not outputs:
         return 0.0
     return torch.stack([(output.abs() > 0.99).float().mean() for output in outputs]).mean().item()
+
+
+def _group_of(model):
+    """Returns the process group that shares a model, or None: that of DistributedDataParallel, or all with fully_shard."""
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        return model.process_group
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return None
+    from torch.distributed.fsdp import FSDPModule
+
+    return torch.distributed.group.WORLD if isinstance(model, FSDPModule) else None
 
 
 def _check_kinds(model, loss, optimizer, learning_rate):
@@ -82,6 +95,9 @@ class StableTrainer:
     trainer keeps copies of up to two states, every 100 steps, on the devices of the model. The state of a recurrent
     layer that you carry from batch to batch should then start from zeros. If it happens again soon, the learning rate
     is lowered for a while.
+
+    With a model of ``torch.nn.parallel.DistributedDataParallel`` or ``fully_shard`` all processes decide alike, by the
+    mean of their losses: a batch with NaN on one of them is skipped by all.
 
     Args:
         model: A module, called with x. If it returns a tuple, as recurrent layers do, the first element is the output.
@@ -128,6 +144,7 @@ class StableTrainer:
         self.skipped = 0  #: number of steps skipped
         self.rollbacks = 0  #: number of returns to a good state
         cells = [cell_of(layer) for layer in recurrent_layers(model)]
+        self._group = _group_of(model)
         self._guard = _core.Guard(
             rollbacks=rollbacks,
             learning_rate=max(group["lr"] for group in self.optimizer.param_groups),
@@ -151,12 +168,13 @@ class StableTrainer:
         Returns:
             A dictionary with these keys:
 
-            * ``loss``: the loss, or None if the step was skipped before it was computed.
+            * ``loss``: the loss, the mean over the processes that share the model, or None if the step was skipped
+              before it was computed.
             * ``grad_norm``: the norm of all gradients together, before clipping, or None if there were none.
             * ``clipped_norm``: the norm after clipping, or None if the step was skipped.
             * ``skipped``: True if the step was skipped.
             * ``where``: names of everything that was not finite: "input", "target", "output", "loss", "gradient of
-              NAME".
+              NAME", or "input of rank 1" in several processes.
             * ``scale``: the scale of the loss.
             * ``rolled_back``: True if the model returned to its last good state.
             * ``warning``: one line if the step was skipped, if the model returned to a good state, or if gradients
@@ -226,33 +244,53 @@ class StableTrainer:
     def _step(self, x, y):
         self.optimizer.zero_grad(set_to_none=True)
         where = _not_finite([("input", getattr(x, "data", x)), ("target", y)])
-        if where:
+        if where and self._group is None:
             return self._skip(None, where)
         with torch.autocast(x.data.device.type, self.precision, enabled=self.precision is not None):
             output = self._forward(x)
             output = output[0] if isinstance(output, tuple) else output
             loss = self.loss(output, y)
-        where = _not_finite([("output", getattr(output, "data", output)), ("loss", loss)])
+        where += _not_finite([("output", getattr(output, "data", output)), ("loss", loss)])
+        guess = _guessing_loss(output, y) if self.steps == 0 and self.loss is _default_loss else 0.0
+        where, shared, guess = self._agree(where, loss, guess)
         if where:
-            return self._skip(loss, where)
+            return self._skip(shared, where)
         if self.steps == 0 and self.loss is _default_loss:
-            self._guard.expect(_guessing_loss(output, y))
+            self._guard.expect(guess)
         self.scaler.scale(loss).backward()
         self.scaler.unscale_(self.optimizer)
         parameters = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters])
+        total = norm = torch.nn.utils.get_total_norm([p.grad for p in parameters])
+        if hasattr(norm, "full_tensor"):
+            norm = norm.full_tensor()
         if not torch.isfinite(norm):
             names = {p: name for name, p in self.model.named_parameters()}
             named = [(f"gradient of {names.get(p, 'a parameter')}", p.grad) for p in parameters]
-            report = self._skip(loss, _not_finite(named) or ["norm of the gradients"], norm.item())
+            report = self._skip(shared, _not_finite(named) or ["norm of the gradients"], norm.item())
             self.scaler.update()  # reduces a scale that was too large
             return report
         if self.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(parameters, self.clip, norm)
-        self._look_for_vanishing(loss.item(), norm.item())
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.clip, total)
+        self._look_for_vanishing(shared.item(), norm.item())
         self._update()
         self.steps += 1
-        return self._report(loss, norm.item(), [])
+        return self._report(shared, norm.item(), [])
+
+    def _agree(self, where, loss, guess):
+        """Returns the names of what was not finite, and the means of the loss and of the guess, of all processes."""
+        if self._group is None:
+            return where, loss, guess
+        found = torch.stack(
+            [loss.detach().double(), loss.new_tensor(guess).double(), loss.new_tensor(bool(where)).double()]
+        )
+        torch.distributed.all_reduce(found, group=self._group)
+        size = torch.distributed.get_world_size(self._group)
+        if found[2] == 0:
+            return [], found[0] / size, found[1].item() / size
+        everyone = [None] * size
+        torch.distributed.all_gather_object(everyone, where, self._group)
+        named = [f"{name} of rank {rank}" for rank, names in enumerate(everyone) for name in names]
+        return named, found[0] / size, guess
 
     def _skip(self, loss, where, norm=None):
         self.optimizer.zero_grad(set_to_none=True)

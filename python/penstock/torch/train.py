@@ -149,14 +149,18 @@ def _open(given):
             raise penstock.IoFailure(f"{path}: {what}")
     kind = "text" if getattr(given, "bytes", False) else _core.guess_kind(given.data)
     if kind != "text":
-        raise penstock.Unsupported(f"{given.data[0]}: this looks like {kind} data, not like a text: 'penstock train' trains on it")
+        raise penstock.Unsupported(
+            f"{given.data[0]}: this looks like {kind} data, not like a text: 'penstock train' trains on it"
+        )
     return penstock.open_text(given.data, **_picked(given, penstock.open_text))
 
 
 def _make_model(given, data):
     device = "cuda" if getattr(given, "device", "cpu") == "auto" else getattr(given, "device", "cpu")
     if given.init:
-        return penstock.Model.continue_from(penstock.Model.load(given.init), data, dropout=getattr(given, "dropout", None))
+        return penstock.Model.continue_from(
+            penstock.Model.load(given.init), data, dropout=getattr(given, "dropout", None)
+        )
     spec = _picked(given, _model_of)
     if "end_norms" in spec:
         spec["end_norms"] = spec["end_norms"] == "all"

@@ -87,7 +87,7 @@ class Checkpoints:
         try:
             future.result()
             error = ""
-        except Exception as failure:  # a CheckpointException of all ranks, or an OSError of a single process
+        except (Exception, dcp.CheckpointException) as failure:  # which is no Exception
             error = self._text(path, _first_failure(failure, self._group))
         if self._group.rank == 0:
             if error:
@@ -147,10 +147,18 @@ class Checkpoints:
         for name, tensor in tensors.items():
             found = tuple(getattr(known.get(name), "size", ()))
             if name not in known or found != tuple(tensor.shape):
-                raise Incompatible(f"checkpoint {path} has no {name} of shape {list(tensor.shape)}: give the same model")
+                raise Incompatible(
+                    f"checkpoint {path} has no {name} of shape {list(tensor.shape)}: give the same model"
+                )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            dcp.load(tensors, checkpoint_id=path, process_group=self._group.files, no_dist=self._group.size == 1)
+            try:
+                dcp.load(tensors, checkpoint_id=path, process_group=self._group.files, no_dist=self._group.size == 1)
+            except dcp.CheckpointException as failure:
+                why = _first_failure(failure, self._group)
+                raise BadInput(
+                    f"checkpoint {path} cannot be read: {why}; remove it to go on from an earlier one"
+                ) from failure
 
     def names(self, path: str) -> set[str]:
         """Returns the names of the tensors of a checkpoint."""
@@ -176,7 +184,9 @@ def _read(path):
     except FileNotFoundError as error:
         missing = [os.path.basename(error.filename or path)]
     except (ValueError, OSError, EOFError) as error:
-        raise BadInput(f"checkpoint {path} cannot be read: {error}; remove its folder to go on from an earlier one") from error
+        raise BadInput(
+            f"checkpoint {path} cannot be read: {error}; remove its folder to go on from an earlier one"
+        ) from error
     if missing:
         raise BadInput(
             f"checkpoint {path} lacks {', '.join(missing[:3])}: put the files of all ranks into one folder that every "

@@ -149,7 +149,14 @@ def is_of_a_peer(error: BaseException) -> bool:
     if isinstance(error, (distributed.DistError, RankFailure)):
         return True
     text = str(error)
-    words = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting")
+    words = (
+        "gloo",
+        "NCCL",
+        "Connection closed by peer",
+        "Connection reset by peer",
+        "Broken pipe",
+        "Timed out waiting",
+    )
     return isinstance(error, RuntimeError) and any(word in text for word in words)
 
 

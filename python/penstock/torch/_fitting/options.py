@@ -8,7 +8,7 @@ import tempfile
 import types
 
 from ... import _core
-from ...errors import InvalidArgument, Unsupported
+from ...errors import InvalidArgument, IoFailure, Unsupported
 from . import optimizers, rates
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -79,6 +79,10 @@ def _check_names(said):
         raise InvalidArgument(f"rank_timeout must be at least 1 (seconds), not {said['rank_timeout']}")
     if said["resume"] and said["checkpoint"] is None:
         raise InvalidArgument("resume needs checkpoint: the folder to continue from")
+    if said["optimizer"] == "muon" and said["sharding"] == "fsdp":
+        raise InvalidArgument(
+            "optimizer='muon' needs whole matrices on each rank: take sharding='ddp', or another optimizer"
+        )
     if said["schedule"] == "plateau" and said["validate_steps"] == 0:
         raise InvalidArgument("schedule='plateau' goes by validations by steps: validate_steps must be above 0")
 
@@ -89,7 +93,9 @@ def _precision(said, device):
 
         return "bf16" if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "full"
     if said not in ("f32", "full", "bf16"):
-        raise Unsupported(f"penstock.torch.fit has no precision={said!r}: 'full' and 'bf16' are, others are penstock.train's")
+        raise Unsupported(
+            f"penstock.torch.fit has no precision={said!r}: 'full' and 'bf16' are, others are penstock.train's"
+        )
     return "full" if said == "f32" else said
 
 
@@ -117,12 +123,19 @@ def _probe(model, data, said, device):
             _core.fit(probe, data._dataset, request, _stop, None)
         except _Enough:
             pass
-        with open(metrics) as file:
-            found = json.loads(file.readline())["options"]
+        found = _read(metrics)
     found.setdefault("patience", 0)
     found.setdefault("validate_steps", said["validate_steps"] or 0)
     given = {name: said[name] for name in ("batch", "length", "patience", "validate_steps", "rollbacks", "optimizer")}
     return found | {name: value for name, value in given.items() if value is not None}
+
+
+def _read(path):
+    try:
+        with open(path) as file:
+            return json.loads(file.readline())["options"]
+    except (OSError, ValueError) as error:
+        raise IoFailure(f"no room for a small file in {tempfile.gettempdir()}: make some, or set TMPDIR") from error
 
 
 def _stop(fields):

@@ -180,7 +180,11 @@ class Trainer:
         self._steps += 1
         warning = ""
         if finite:
-            self._loss_sum, self._correct, self._counted = self._loss_sum + loss, self._correct + correct, self._counted + 1
+            self._loss_sum, self._correct, self._counted = (
+                self._loss_sum + loss,
+                self._correct + correct,
+                self._counted + 1,
+            )
             trouble = self.guard.note(self.step, loss, norm)
             warning = self.guard.warning(self.step, norm, 0.0)
         else:
@@ -374,7 +378,7 @@ class Trainer:
         named = self.placement.parameters
         found = {f"model.{name}": p for name, p in named.items()}
         found |= self.optimizers.named_state(named)
-        for kind, values in (("best", self.best), ("average", self.average and self.average.values)):
+        for kind, values in (("best", self.best), ("average", None if self.average is None else self.average.values)):
             if values is not None:
                 found |= {f"{kind}.{name}": value for name, value in zip(named, values)}
         for rows, state in zip(self._rows, self.carried):
@@ -400,20 +404,7 @@ class Trainer:
         """Continues from the latest checkpoint. Collective."""
         assert self.checkpoints is not None
         path, notes = self.checkpoints.notes(self.identity())
-        known = self.checkpoints.names(path)
-        self.optimizers.initialise()
-        if any(name.startswith("best.") for name in known):
-            self.best = self.placement.values()
-        like = self._state_of_one_row()
-        if f"carried.{self._rows[0][0]}" in known:
-            rows = [torch.zeros_like(states.as_rows(like)[0]) for part in self._rows for _ in part]
-            vectors, at = iter(rows), 0
-            self.carried = [states.from_rows([next(vectors) for _ in part], like) for part in self._rows]
-        tensors = self.tensors()
-        wanted = {name: t for name, t in tensors.items() if name in known or not name.startswith("optimizer.")}
-        self.checkpoints.load(path, wanted)
-        if self.carried[0] is not None:
-            self.carried = [states.from_rows([wanted[f"carried.{row}"] for row in part], like) for part in self._rows]
+        self._load(path, self.checkpoints.names(path))
         for name, value in notes["counters"].items():
             setattr(self, name, value)
         for name, value in notes["stopping"].items():
@@ -421,6 +412,20 @@ class Trainer:
         self.plateau.restore(notes["plateau"])
         self.guard.restore(notes["guard"])
         self._seconds_before = self.seconds
+
+    def _load(self, path, known):
+        """Reads the tensors of a checkpoint, which has those with ``known`` names."""
+        self.optimizers.initialise()
+        if any(name.startswith("best.") for name in known):
+            self.best = self.placement.values()
+        like = self._state_of_one_row()
+        wanted = {name: t for name, t in self.tensors().items() if name in known or not name.startswith("optimizer.")}
+        if "carried.0" in known:
+            (row,) = states.as_rows(like)
+            wanted |= {f"carried.{number}": torch.zeros_like(row) for part in self._rows for number in part}
+        self.checkpoints.load(path, wanted)
+        if "carried.0" in known:
+            self.carried = [states.from_rows([wanted[f"carried.{row}"] for row in part], like) for part in self._rows]
 
     def _state_of_one_row(self):
         _, state = self.placement.answer(torch.zeros(1, 1, dtype=torch.int64, device=self.group.device))

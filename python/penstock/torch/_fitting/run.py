@@ -1,0 +1,150 @@
+"""A whole run of penstock.torch.fit: options, ranks, training, and the trained model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+
+import torch
+
+from ... import _core
+from ..._keywords import warn_caller
+from ..._progress import NoBar, bar_for
+from ...errors import Unsupported
+from ...training import TrainResult, _history
+from .._model import SequenceModel, write_model
+from .checkpoints import Checkpoints
+from .group import Group
+from .metrics import Metrics
+from .options import resolve
+from .placement import Placement
+from .signals import Stop
+from .text import TextWindows, check_kind
+from .trainer import Trainer
+from .watch import Watch
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...models import Model
+
+
+def run(said: dict[str, Any]) -> TrainResult:
+    """Runs penstock.torch.fit with its arguments."""
+    model, data = said.pop("model"), said.pop("data")
+    check_kind(data)
+    _core.utc_time()  # noted in the model's history: a bad SOURCE_DATE_EPOCH is refused before training
+    group = Group(_kind_of_device(model._on(said["device"])))
+    if said["threads"] > 0:
+        torch.set_num_threads(said["threads"])
+    with Stop() as stop, Watch(group, said["rank_timeout"]):
+        return _fit(model, data, said, group, stop)
+
+
+def _kind_of_device(device):
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cuda" if device.startswith("cuda") else "cpu"
+
+
+def _fit(model, data, said, group, stop):
+    options = group.together(lambda: resolve(model, data, said, group.device.type))
+    module = group.together(lambda: module_of(model))
+    group.agree(_facts(model, data, module, options))
+    for name in ("checkpoint", "metrics"):
+        path = getattr(options, name)
+        setattr(options, name, None if path is None else os.fspath(path))
+    trainer = _trainer(model, data, options, module, group, stop)
+    try:
+        if options.resume:
+            trainer.resume()
+            group.agree({"step": (trainer.step, "remove the checkpoints that only some hosts see")})
+        trainer.metrics.run(trainer.placement.module.spec, model.parameter_count, trainer.identity(), {})
+        trainer.run()
+        return _finished(model, data, trainer)
+    finally:
+        trainer.metrics.close()
+
+
+def _trainer(model, data, options, module, group, stop):
+    first = group.rank == 0
+    files = None
+    if options.checkpoint is not None:
+        files = group.together(lambda: Checkpoints(options.checkpoint, options.checkpoints, group))
+    windows = group.together(lambda: TextWindows(data, options.batch, options.length, group.device))
+    bar = bar_for(options.progress, model.task) if first else NoBar()
+    metrics = group.together(lambda: Metrics(options.metrics, options.resume, first, options.callback, bar))
+    placement = Placement(module, group, options.sharding, options.compile)
+    return Trainer(placement, windows, options, metrics, files, stop, _network_remedy(module.spec))
+
+
+def _network_remedy(spec):
+    """Returns what to try about the network of an unstable run, as src/fit/train/trainer_guard.cc does."""
+    if not spec["end_norms"]:
+        return "norms around all layers: end_norms=True"
+    cell = _core.find_cell(spec["cell"])
+    if cell["gates"] == 1:
+        return "a cell with gates: cell='gru'"
+    return "" if cell["scan"] else "other initial weights: initial_weights='orthogonal'"
+
+
+def module_of(model: Model) -> SequenceModel:
+    """Returns a model of Penstock as a module with the same weights, to be trained.
+
+    Raises:
+        Unsupported: It is an ensemble.
+    """
+    if model.spec["members"] > 1:
+        raise Unsupported("penstock.torch.fit trains single models, not ensembles: train their members one by one")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.safetensors")
+        model.save(path)
+        return SequenceModel.load(path)
+
+
+def _facts(model, data, module, options):
+    """Returns what all ranks have to have in common, and what to do if they do not."""
+    weights = hashlib.sha256()
+    for tensor in module.state_dict().values():
+        weights.update(tensor.numpy().tobytes())
+    hidden = ("callback", "progress", "checkpoint", "metrics", "device", "threads")
+    chosen = {name: value for name, value in vars(options).items() if name not in hidden}
+    position = json.loads(data._dataset.position())
+    same = "give every rank the same"
+    return {
+        "Penstock's version": (_core.system_info()["version"], "install one version everywhere"),
+        "PyTorch's version": (torch.__version__, "install one version everywhere"),
+        "data": (f"{data.training_steps + data.held_out_steps} bytes, {position['fingerprint']:x}", f"{same} files"),
+        "options": (json.dumps(chosen, sort_keys=True, default=str), f"{same} options"),
+        "a model": (weights.hexdigest()[:16], f"{same} model, by one seed or from one file"),
+    }
+
+
+def _finished(model, data, trainer):
+    """Puts the trained weights into the model of rank 0, and returns the result."""
+    model_step = trainer.finish()
+    stopped_early = trainer.stopping.cooling and not trainer.interrupted
+    ends = {"interrupted": trainer.interrupted, "stopped_early": stopped_early, "model_step": model_step}
+    trainer.metrics.end(trainer.last, trainer.validation, ends)
+    weights = trainer.placement.full_state()
+    if trainer.group.rank == 0:
+        _give_back(model, data, trainer, weights)
+        if trainer.gave_up:
+            warn_caller(trainer.gave_up)
+    validation = trainer.validation if trainer.windows.held_out and not trainer.interrupted else None
+    return TrainResult(trainer.last, validation, stopped_early, model_step, trainer.interrupted,
+                       gave_up=trainer.gave_up, checkpoint_error=trainer.checkpoint_error)  # fmt: skip
+
+
+def _give_back(model, data, trainer, weights):
+    module = trainer.placement.module
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.safetensors")
+        write_model(path, module.spec, module.data, weights)
+        model._model, _ = _core.Model.load(path)
+    model._data = model._model.data()
+    scores = None if trainer.validation is None else vars(trainer.validation)
+    model._history = _history(model, data, trainer.step, scores, "")

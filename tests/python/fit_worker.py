@@ -1,0 +1,150 @@
+"""One rank of the runs of test_torch_fit_ranks.py. Rank 0 writes what it saw as JSON lines.
+
+usage: fit_worker.py CASE TEXT FOLDER
+"""
+
+import copy
+import json
+import os
+import pathlib
+import resource
+import signal
+import sys
+
+import torch
+import torch.distributed.fsdp
+
+import penstock
+import penstock.torch as ours
+from penstock.torch._fitting import group
+
+torch.set_num_threads(1)
+CASE, TEXT, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+RANK = int(os.environ.get("RANK", "0"))
+USUAL = {"steps": 10, "batch": 5, "length": 12, "log_every": 0, "seed": 3, "progress": False, "validate_every": 0,
+         "average": 0.9, "validate_steps": 4, "rank_timeout": 5}  # fmt: skip
+
+
+def fit(name, text=TEXT, at=None, **options):
+    """Trains, and writes the losses and the score, or the error, of each rank."""
+    curve = []
+
+    def note(progress):
+        if not progress.warning:
+            curve.append(progress.loss)
+
+    data = penstock.open_text(text, validation_fraction=0.2)
+    model = penstock.Model(data, width=16, blocks=2, dropout=0.2, seed=5)
+    if at is not None:
+        at_step(*at)
+    try:
+        result = ours.fit(model, data, callback=note, **(USUAL | options))
+        seen = {"curve": curve, "validation": result.validation and result.validation.loss, "step": result.last.step}
+        seen |= {"interrupted": result.interrupted, "checkpoint_error": result.checkpoint_error}
+        seen["answer"] = float(model.forward(list(b"the"))[0].sum()) if RANK == 0 else None
+    except (penstock.Error, RuntimeError) as error:
+        seen = {"error": str(error), "kind": type(error).__name__}
+    write(name, seen)
+
+
+def write(name, seen):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with open(FOLDER / f"{CASE}.{RANK}.jsonl", "a") as file:
+        file.write(json.dumps({"name": name, **seen}) + "\n")
+
+
+def at_step(rank, step, what):
+    """Has a rank send itself a signal in a step."""
+    from penstock.torch._fitting import trainer
+
+    before = trainer.Trainer.run_step
+
+    def run_step(self):
+        if RANK == rank and self.step == step:
+            trainer.Trainer.run_step = before
+            os.kill(os.getpid(), what)
+        before(self)
+
+    trainer.Trainer.run_step = run_step
+
+
+def equal():
+    """Runs whose curves are those of one process."""
+    fit("ddp")
+    fit("fsdp", sharding="fsdp", accumulate=2)
+    fit("from one", checkpoint=FOLDER / "one", resume=True, sharding="fsdp")
+    saved = {"checkpoint": FOLDER / "two", "checkpoint_every": 0}
+    fit("stopped", at=(1, 5, signal.SIGTERM), sharding="fsdp", **saved)
+    fit("go on", resume=True, **saved)
+    guarded()
+
+
+def guarded():
+    """StableTrainer: rank 1 has NaN in a batch, which both skip, and a loss that spikes, after which both return."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(3, 2)
+    for wrap in (torch.nn.parallel.DistributedDataParallel, torch.distributed.fsdp.fully_shard):
+        trainer = ours.StableTrainer(wrap(copy.deepcopy(layer)), learning_rate=1e-3)
+        reports = []
+        for step in range(30):
+            x, y = torch.randn(4, 3) + RANK, torch.randn(4, 2)
+            if RANK == 1 and step == 3:
+                x[0, 0] = float("nan")
+            if RANK == 1 and step == 25:
+                y *= 1e4
+            reports.append(trainer.train_step(x, y))
+        weight = trainer.model.state_dict()
+        write(wrap.__name__, {"losses": [r["loss"] for r in reports if not r["skipped"]], "where": reports[3]["where"],
+                              "back": [r["rolled_back"] for r in reports],
+                              "weights": {name: whole(t) for name, t in weight.items()}})  # fmt: skip
+
+
+def whole(tensor):
+    return getattr(tensor, "full_tensor", lambda: tensor)().flatten().tolist()
+
+
+def different():
+    """What the ranks do not have in common, and what they cannot do."""
+    fit("seed", seed=3 + RANK)
+    other = FOLDER / f"text of {RANK}"
+    other.write_text(pathlib.Path(TEXT).read_text() + "x" * RANK)
+    fit("data", text=other)
+    fit("few", batch=1)
+    missing = FOLDER / "one" / f"of {RANK}"
+    missing.mkdir()
+    fit("files", checkpoint=missing, resume=True)
+    full()
+
+
+def full():
+    """From some step on, rank 1 can write no more than a few bytes into a file."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY)))
+    fit("before", checkpoint=FOLDER / "full", checkpoint_every=1000, steps=4)
+    fit("full", at=(1, 5, signal.SIGUSR1), checkpoint=FOLDER / "full", checkpoint_every=1000, sharding="fsdp")
+
+
+CASES = {
+    "one": lambda: fit("one"),
+    "save": lambda: fit("save", at=(0, 5, signal.SIGTERM), checkpoint=FOLDER / "one", checkpoint_every=1000),
+    "resume": lambda: fit("resume", checkpoint=FOLDER / "two", resume=True),
+    "equal": equal,
+    "different": different,
+    "dies": lambda: fit("dies", at=(1, 3, signal.SIGKILL)),
+    "hangs": lambda: fit("hangs", at=(1, 3, signal.SIGSTOP)),
+    "fails": lambda: fit("fails", at=(1, 3, signal.SIGALRM)),
+    "port": lambda: fit("port"),
+}
+
+
+def fail(number, frame):
+    raise penstock.BadInput("the shard ends early")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, fail)
+    group._JOIN_SECONDS = float(os.environ.get("JOIN_SECONDS", "60"))
+    CASES[CASE]()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # as penstock.torch.train does

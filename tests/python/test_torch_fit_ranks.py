@@ -1,0 +1,207 @@
+"""penstock.torch.fit in several processes on one machine, which talk through gloo."""
+
+import json
+import math
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("penstock.torch", reason="penstock is not installed")
+if not torch.distributed.is_available():
+    pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
+
+from test_torch_fit import text_of  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples" / "distributed"
+WORKER = HERE / "fit_worker.py"
+PATIENCE = 300  # seconds, after which a run counts as hung
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Ranks:
+    """Processes of a case, started with the environment that a launcher gives."""
+
+    def __init__(self, case, text, folder, size=2, port=None, only=None):
+        self._case, self._folder = case, folder
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()), "WORLD_SIZE": str(size)}
+        usual = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "JOIN_SECONDS": "3"}
+        usual |= place if size > 1 else {}
+        command = [sys.executable, WORKER, case, text, folder]
+        self.processes = [
+            subprocess.Popen(command, env=usual | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
+            for rank in (range(size) if only is None else [only])
+        ]
+
+    def end(self, status=0):
+        """Waits for all. Returns what each rank wrote, by the names of the runs, and the error output of rank 0."""
+        errors = [each.communicate(timeout=PATIENCE)[1] for each in self.processes]
+        assert [each.returncode for each in self.processes] == [status] * len(errors), errors
+        return [self.seen(rank) for rank in range(len(errors))], errors[0]
+
+    def seen(self, rank):
+        path = self._folder / f"{self._case}.{rank}.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return {record.pop("name"): record for record in map(json.loads, lines)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def text(folder):
+    path = folder / "text.txt"
+    path.write_text(text_of(300))
+    return path
+
+
+@pytest.fixture(scope="module")
+def one(text, folder):
+    """The run of one process, and one that SIGTERM ended, with a checkpoint."""
+    runs = [Ranks(case, text, folder, size=1) for case in ("one", "save")]
+    ((whole,), _), ((saved,), _) = [each.end() for each in runs]
+    assert saved["save"]["interrupted"] and saved["save"]["step"] == 6
+    return whole["one"]
+
+
+def same(got, expected, first=0):
+    assert "error" not in got, got["error"]
+    assert got["curve"] == pytest.approx(expected["curve"][first:], rel=1e-5)
+    assert got["validation"] == pytest.approx(expected["validation"], rel=1e-5)
+    assert got["answer"] == pytest.approx(expected["answer"], rel=1e-3, abs=1e-3)
+
+
+def test_two_ranks_learn_as_one_does(one, text, folder):
+    """DDP and FSDP2 with an uneven batch, accumulation, and checkpoints of one process in two and of two in one."""
+    (first, second), _ = Ranks("equal", text, folder).end()
+    for name, begun in (("ddp", 0), ("fsdp", 0), ("from one", 6), ("go on", 6)):
+        same(first[name], one, begun)
+        assert second[name]["curve"] == []  # reports are rank 0's
+        assert second[name]["validation"] == first[name]["validation"]
+    for rank in (first, second):  # SIGTERM came to one of them
+        assert rank["stopped"]["interrupted"] and rank["stopped"]["step"] == 6
+    assert sorted(path.name for path in (folder / "two").iterdir())[-1] == "step-000000010"
+    for wrap in ("DistributedDataParallel", "fully_shard"):  # StableTrainer, whose decisions are the same on both
+        assert first[wrap] == second[wrap] and math.isfinite(sum(first[wrap]["losses"]))
+        assert "input of rank 1" in first[wrap]["where"] and "loss of rank 1" in first[wrap]["where"]
+        assert [step for step, back in enumerate(first[wrap]["back"]) if back] == [25]
+    last = folder / "two" / "step-000000010"
+    last.rename(folder / "later")
+    ((resumed,), _) = Ranks("resume", text, folder, size=1).end()
+    same(resumed["resume"], one, 9)
+
+
+def test_ranks_that_differ_are_named_on_all(one, text, folder):
+    ranks, _ = Ranks("different", text, folder).end()
+    for rank in ranks:
+        words = {name: record.get("error", "") for name, record in rank.items()}
+        assert "rank 1 of 2 (" in words["seed"] and '"seed": 4' in words["seed"] and "give every rank the same options" in words["seed"]
+        assert "has data " in words["data"] and "bytes, " in words["data"] and "give every rank the same files" in words["data"]
+        assert "batch is 1 sequences, too few for 2 ranks with accumulate=1: give at least 2" in words["few"]
+        assert "there is no complete checkpoint in" in words["files"]
+        assert rank["full"]["step"] == 10  # training went on
+        assert "rank 1 of 2: " in rank["full"]["checkpoint_error"] and "File too large" in rank["full"]["checkpoint_error"]
+    assert [path.name for path in (folder / "full").iterdir()] == ["step-000000004"]  # what was saved is unharmed
+
+
+def test_a_rank_that_ends_is_named_by_the_other(text, folder):
+    begun = time.monotonic()
+    runs = {case: Ranks(case, text, folder) for case in ("dies", "hangs", "fails")}
+    hanging = runs["hangs"].processes
+    try:
+        said = {case: runs[case].processes[0].communicate(timeout=PATIENCE)[1] for case in runs}
+    finally:
+        hanging[1].send_signal(signal.SIGKILL)
+    seen = {case: runs[case].seen(0).get(case, {}).get("error", "") + said[case] for case in runs}
+    for case in ("dies", "hangs"):
+        process = runs[case].processes[1].pid
+        assert "rank 0 of 2 (" in seen[case] and "rank 1 of 2 (" in seen[case] and f"process {process})" in seen[case]
+        assert "has not answered for 5 s" in seen[case] and "resume" in seen[case]
+    assert "has failed: BadInput: the shard ends early" in seen["fails"]
+    assert hanging[0].returncode == 1
+    assert time.monotonic() - begun < 2 * PATIENCE
+    for each in runs.values():
+        each.processes[1].communicate(timeout=PATIENCE)
+
+
+def test_a_port_in_use_and_a_rank_that_is_alone(text, folder):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        first = Ranks("port", text, folder / "..", port=port, only=0)
+        alone = Ranks("port", text, folder / "..", port=free_port(), only=1)
+        first.end(), alone.end()
+    words = first.seen(0)["port"]["error"]
+    assert "rank 0 of 2 (" in words and f"port {port} of 127.0.0.1 is in use: " in words and "--master-port" in words
+    words = alone.seen(1)["port"]["error"]
+    assert "rank 1 of 2 (" in words and "rank 0 does not answer at 127.0.0.1:" in words and "MASTER_ADDR" in words
+
+
+def test_torchrun(text, tmp_path):
+    """The command of the page."""
+    model = tmp_path / "model.safetensors"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    options = ["--steps", "4", "--batch", "4", "--length", "16", "--width", "16", "--blocks", "1", "-o", model]
+    command = [*launcher, "-m", "penstock.torch.train", text, *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    result = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert result.returncode == 0 and result.stdout.count("4 steps") == 1, result.stdout + result.stderr
+    assert model.exists() and not (tmp_path / "model.safetensors.checkpoint").exists()
+
+
+SRUN = """#!/usr/bin/env bash
+# Starts the tasks of a job of one node on this machine.
+for task in 0 1; do
+  SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NTASKS=2 "$@" & tasks+=($!)
+done
+for task in "${tasks[@]}"; do wait "$task" || status=$?; done
+exit "${status:-0}"
+"""
+
+
+def test_the_script_for_slurm(text, tmp_path):
+    """With an srun that starts its tasks here."""
+    srun, model = tmp_path / "srun", tmp_path / "model.safetensors"
+    srun.write_text(SRUN)
+    srun.chmod(0o755)
+    options = ["--steps", "3", "--batch", "4", "--length", "16", "--width", "16", "--blocks", "1"]
+    place = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": sys.executable, "DEVICE": "cpu", "OUTPUT": str(model)}
+    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "SLURM_JOB_ID": "1"}
+    environment = {**os.environ, **place, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = ["bash", EXAMPLES / "slurm.sh", text, *options]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert result.returncode == 0 and result.stdout.count("3 steps") == 1, result.stdout + result.stderr
+    assert model.exists()
+
+
+def test_the_manifest_for_kubernetes():
+    """Its form, and the script in it as bash reads it; no operator is here."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    job = yaml.safe_load((EXAMPLES / "pytorchjob.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    assert set(replicas) == {"Master", "Worker"} and replicas["Master"]["replicas"] == 1
+    for replica in replicas.values():
+        pod = replica["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["name"] == "pytorch"  # where the operator sets the environment
+        assert str(container["resources"]["limits"]["nvidia.com/gpu"]) == job["spec"]["nprocPerNode"]
+        assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+        (script,) = container["args"]
+        assert container["command"] == ["bash", "-c"] and "-m penstock.torch.train " in script
+        assert subprocess.run(["bash", "-n", "-c", script], check=False).returncode == 0
