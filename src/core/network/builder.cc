@@ -12,6 +12,7 @@ namespace penstock::network {
 namespace {
 
 constexpr std::size_t kMostNodes = 200000;
+constexpr std::size_t kMostPackedBytes = std::size_t{4} << 30;
 
 }  // namespace
 
@@ -134,6 +135,8 @@ Status Builder::read_node(const Network& network, const Node& node, Numbers& ite
     }
   }
   if (node.op == "If") return read_if(node, items);
+  if (node.op == "Loop") return read_loop(network, node, items);
+  if (node.op == "Scan") return read_scan(network, node, items);
   if (node.op == "MatMulInteger" || node.op == "ConvInteger") return read_integer_product(network, node, items);
   const Operator* op = find_operator(node.op);
   if (op == nullptr) return Status::unsupported("there is no such operator in this library");
@@ -234,6 +237,10 @@ Status Builder::prepare(const Operator& op, const Node& node, Numbers& items) {
   }
   if (preparation.is_given) known = true;
   if (known) return evaluate(preparation, writes);
+  packed_bytes_ += preparation.step.packed.size() * sizeof(float);
+  if (packed_bytes_ > kMostPackedBytes) {
+    return Status::unsupported("all weights together, those of each round of a loop included, take more than 4 GiB");
+  }
   emit(preparation, reads, writes);
   return {};
 }

@@ -46,6 +46,16 @@ class Builder {
   Status read_node(const Network& network, const Node& node, Numbers& items);
   Status read_integer_product(const Network& network, const Node& node, Numbers& items);
   Status read_if(const Node& node, Numbers& items);
+  struct Rounds;
+  Status add_number(Index number, Shape shape, int& item);
+  Status add_node(const Network& network, std::string op, std::vector<int> items, std::vector<Attribute> attributes,
+                  int& result);
+  Status check_body(const Rounds& rounds, std::size_t inputs, std::size_t outputs) const;
+  Status read_round(Rounds& rounds, const std::vector<int>& first, const std::vector<int>& slices, int* condition);
+  Status write_rounds(Rounds& rounds, const std::vector<Index>& axes, const std::vector<Index>& reverse,
+                      Numbers& items);
+  Status read_loop(const Network& network, const Node& node, Numbers& items);
+  Status read_scan(const Network& network, const Node& node, Numbers& items);
   Status prepare(const Operator& op, const Node& node, Numbers& items);
   Status evaluate(Preparation& node, const Numbers& writes);
   void emit(Preparation& node, const Numbers& reads, const Numbers& writes);
@@ -73,7 +83,7 @@ class Builder {
   std::vector<Emitted> steps_;
   std::vector<int> inputs_, outputs_;
   std::vector<std::size_t> offsets_;  // of buffers
-  std::size_t known_bytes_ = 0, nodes_ = 0;
+  std::size_t known_bytes_ = 0, packed_bytes_ = 0, nodes_ = 0;
   int depth_ = 0;
 };
 

@@ -166,6 +166,74 @@ TEST(NetworkProgram, FoldsConstantsAndBranches) {
   EXPECT_THAT(running.output(0).as<float>(), ElementsAre(1, 1, 1));
 }
 
+/// A body that adds an input, scaled by a captured value, to a state and shows the sum.
+Network adding(bool loops) {
+  Maker body;
+  if (loops) {
+    body.input("round", {}, Type::i64);
+    const int goes_on = body.input("condition", {}, Type::boolean);
+    body.output(body.node("Identity", {goes_on}));
+  }
+  const int sum = body.input("sum", {2});
+  const int x = loops ? body.constant(floats({2}, {1, 10})) : body.input("x", {2});
+  const int scaled = body.node("Mul", {x, body.input("scale", {2})});
+  const int next = body.node("Add", {sum, scaled});
+  body.output(next);
+  body.output(body.node("Neg", {next}));
+  return body.network;
+}
+
+TEST(NetworkProgram, WritesAScanOut) {
+  for (const bool reverse : {false, true}) {
+    Maker maker;
+    const int first = maker.input("first", {2}), x = maker.input("x", {2, -1}), scale = maker.input("scale", {2});
+    const int last = maker.node("Scan", {first, x, scale},
+                                {{"states", {1}},
+                                 {"num_scan_inputs", {1}},
+                                 {"scan_input_axes", {1}},
+                                 {"scan_input_directions", {reverse ? 1 : 0}},
+                                 {"scan_output_axes", {-1}}},
+                                2);
+    maker.network.nodes.back().bodies = {adding(false)};
+    maker.output(last);
+    maker.output(maker.network.nodes.back().writes[1]);
+    Running running(maker.network, {{2}, {2, 3}, {2}});
+    ASSERT_TRUE(running.status.ok()) << running.status.text;
+    running.set(0, floats({2}, {100, 200})), running.set(1, floats({2, 3}, {1, 2, 3, 4, 5, 6}));
+    running.set(2, floats({2}, {1, 2}));
+    running.session->run();
+    EXPECT_THAT(running.output(0).as<float>(), ElementsAre(106, 230));
+    EXPECT_EQ(running.output(1).shape, (Shape{2, 3}));
+    const std::vector<float> sums = running.output(1).as<float>();
+    EXPECT_THAT(sums, reverse ? ElementsAre(-103, -105, -106, -212, -222, -230)
+                              : ElementsAre(-101, -103, -106, -208, -218, -230));
+  }
+}
+
+TEST(NetworkProgram, WritesALoopOutWhoseRoundsAreKnown) {
+  const auto loop = [](const std::function<int(Maker&)>& rounds) {
+    Maker maker;
+    const int first = maker.input("first", {2}), scale = maker.input("scale", {2});
+    const int last =
+        maker.node("Loop", {rounds(maker), maker.constant(tensor<std::uint8_t>(Type::boolean, {}, {1})), first, scale},
+                   {{"states", {1}}}, 2);
+    maker.network.nodes.back().bodies = {adding(true)};
+    maker.output(last);
+    maker.output(maker.network.nodes.back().writes[1]);
+    return maker.network;
+  };
+  Running running(loop([](Maker& maker) { return maker.constant(tensor<Index>(Type::i64, {}, {3})); }), {{2}, {2}});
+  ASSERT_TRUE(running.status.ok()) << running.status.text;
+  running.set(1, floats({2}, {1, 2}));
+  running.session->run();
+  EXPECT_THAT(running.output(0).as<float>(), ElementsAre(3, 60));
+  EXPECT_THAT(running.output(1).as<float>(), ElementsAre(-1, -20, -2, -40, -3, -60));
+  const Network dynamic = loop([](Maker& maker) { return maker.input("rounds", {}, Type::i64); });
+  EXPECT_THAT(Running(dynamic, {{2}, {2}, {}}).status.text, HasSubstr("input 'rounds'; give that input a fixed value"));
+  const Network endless = loop([](Maker&) { return -1; });
+  EXPECT_THAT(Running(endless, {{2}, {2}}).status.text, HasSubstr("more than 10000 rounds"));
+}
+
 TEST(NetworkProgram, RefusesWhatIsBroken) {
   const auto refusal = [](const std::function<void(Maker&)>& damage) {
     Maker maker = chain();
