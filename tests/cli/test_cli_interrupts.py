@@ -10,7 +10,7 @@ import signal
 import time
 
 import pytest
-from program import PATIENCE, TINY, run, start
+from program import PATIENCE, TINY, FullPipe, run, start
 
 # Seconds: a stop takes far less than one, however busy the machine is.
 AT_ONCE = 10
@@ -105,6 +105,17 @@ IDLE = [
 
 # The header of the table that each model reads.
 HEADERS = {"series": "day,level,flow\n", "groups": "shop,day,level\n", "labelled": "sequence,label,x\n"}
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("arguments", [["series", "short.csv"], ["text", "--per-byte", "short.txt"]])
+def test_one_signal_ends_a_verb_that_waits_for_room(files, arguments, kind):
+    full = FullPipe()
+    process = start("predict", *arguments, cwd=files, stdout=full.theirs)
+    time.sleep(1)  # until it waits for a reader
+    process.send_signal(kind)
+    assert process.wait(AT_ONCE) == 128 + kind
+    full.close()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ namespace {
 bool wait_for_room(int descriptor) {
   constexpr int grace = 1000;  // milliseconds
   pollfd waiting[] = {{descriptor, POLLOUT, 0}, {interrupt_descriptor(), POLLIN, 0}};
-  if (poll(waiting, 2, -1) < 0) return errno == EINTR;
+  while (poll(waiting, 2, -1) < 0) {
+    if (errno != EINTR) return false;  // after a signal, the other descriptor has something to read
+  }
   if (waiting[0].revents != 0 || waiting[1].revents == 0) return true;
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(grace);
   for (;;) {
