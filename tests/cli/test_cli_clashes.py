@@ -169,14 +169,28 @@ def test_standard_streams_are_files_too(files):
     with open(files / "series.csv", "ab") as appended:
         command = ["predict", "series.safetensors", "series.csv"]
         assert b"standard output would overwrite DATA" in complaint(*command, cwd=files, stdout=appended)
+    for command in (["stream", "series.safetensors"], ["generate", "text.safetensors", "-i"]):
+        with open(files / "series.csv", "rb") as given, open(files / "series.csv", "ab") as appended:
+            text = complaint(*command, cwd=files, stdin=given, stdout=appended)
+        assert b"standard output would overwrite standard input" in text
+    with open(files / "text.txt", "ab") as appended:
+        command = ["generate", "text.safetensors", "--prompt-file", "text.txt"]
+        assert b"standard output would overwrite --prompt-file" in complaint(*command, cwd=files, stdout=appended)
     assert content(files) == before
 
 
-def test_a_file_under_the_name_of_a_lock_is_kept(files):
-    (files / "m.lock").write_text("notes")
+@pytest.mark.parametrize("notes", ["notes", "12345"])
+def test_a_file_under_the_name_of_a_lock_is_kept(files, notes):
+    (files / "m.lock").write_text(notes)
     result = run(*TRAIN, "-o", "m", cwd=files, expect=2)
     assert "m.lock is there already and is not a lock" in result.err
-    assert (files / "m.lock").read_text() == "notes" and not (files / "m").exists()
+    assert (files / "m.lock").read_text() == notes and not (files / "m").exists()
+
+
+def test_metrics_are_not_written_into_a_lock(files):
+    for role, words in (("--output", ["-o", "m"]), ("--checkpoint", ["-o", "n", "--checkpoint", "m"])):
+        result = run(*TRAIN, *words, "--metrics", "m.lock", cwd=files, expect=2)
+        assert f"--metrics and the lock of {role} must be different files, not both m.lock" in result.err
 
 
 def test_manual_pages_replace_manual_pages_only(tmp_path):

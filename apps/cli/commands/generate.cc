@@ -15,6 +15,7 @@
 #include "options/device_choice.h"
 #include "options/load_model.h"
 #include "options/options.h"
+#include "options/output_file.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
 #include "terminal/input.h"
@@ -42,7 +43,7 @@ std::string read_prompt(const GenerateArguments& arguments) {
     throw Error(ErrorCode::invalid_argument, "--prompt and --prompt-file cannot be given both");
   }
   if (!arguments.prompt_file) return arguments.prompt.value_or("");
-  constexpr std::size_t longest = std::size_t{1} << 30;
+  constexpr std::size_t longest = std::size_t{1} << 26;
   return Input(*arguments.prompt_file).rest(longest);
 }
 
@@ -145,6 +146,10 @@ void check(const GenerateArguments& arguments) {
   if (arguments.streams < 1) {
     fail(ErrorCode::invalid_argument, "--streams must be at least 1, not {}", arguments.streams);
   }
+  check_files({{"MODEL", arguments.model},
+               {"--prompt-file", arguments.prompt_file.value_or("")},
+               {"standard input", arguments.interactive ? "-" : ""}},
+              {{"standard output", "-"}}, true);
   sample(std::array{0.0f}, arguments.sampling, 0.0);  // refuses impossible options before anything is printed
 }
 

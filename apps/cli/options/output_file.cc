@@ -50,8 +50,11 @@ bool is_named(int descriptor, const std::string& path) {
 }
 
 /// Reads a lock: the number of the process that holds it.
+/// How a lock's content begins, so that no other file of its name is taken for a lock and removed.
+constexpr std::string_view lock_mark = "lock of penstock ";
+
 std::string content_of(int descriptor) {
-  std::array<char, 32> text = {};
+  std::array<char, 64> text = {};
   const ssize_t size = pread(descriptor, text.data(), text.size() - 1, 0);
   return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
 }
@@ -132,7 +135,9 @@ void check_files(std::vector<InputFile> inputs, const std::vector<OutputFile>& o
   check_outputs(inputs, outputs, force ? "" : "--force replaces it");
 }
 
-OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(behind_links(path) + ".lock") {
+std::string OutputLock::path_for(const std::string& output) { return behind_links(output) + ".lock"; }
+
+OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(path_for(path)) {
   for (;;) {
     descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor_ < 0) cannot_write(option, path_, why_not_written(path_, errno));
@@ -140,21 +145,21 @@ OutputLock::OutputLock(const std::string& option, const std::string& path) : pat
       const std::string who = content_of(descriptor_);
       close(descriptor_);
       fail(ErrorCode::invalid_argument, "{} {}: another run{} is writing to it", option, printable(path),
-           who.empty() ? "" : fmt::format(" (process {})", printable(who)));
+           who.starts_with(lock_mark) ? fmt::format(" (process {})", printable(who.substr(lock_mark.size()))) : "");
     }
     if (is_named(descriptor_, path_)) break;
     close(descriptor_);
   }
   check_is_lock(option);
   // Only for the message of a process that finds the lock taken.
-  const std::string process = fmt::format("{}", getpid());
+  const std::string process = fmt::format("{}{}", lock_mark, getpid());
   if (ftruncate(descriptor_, 0) != 0 || pwrite(descriptor_, process.data(), process.size(), 0) < 0) return;
 }
 
 /// Refuses a file that somebody else keeps under the name of the lock.
 void OutputLock::check_is_lock(const std::string& option) const {
   const std::string content = content_of(descriptor_);
-  if (content.find_first_not_of("0123456789") == content.npos) return;
+  if (content.empty() || content.starts_with(lock_mark)) return;
   close(descriptor_);
   fail(ErrorCode::invalid_argument, "{}: {} is there already and is not a lock; move it, or name another output",
        option, printable(path_));

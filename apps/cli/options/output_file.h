@@ -37,6 +37,9 @@ class OutputLock {
   OutputLock(const OutputLock&) = delete;
   OutputLock& operator=(const OutputLock&) = delete;
 
+  /// Returns where the lock of an output lies.
+  static std::string path_for(const std::string& output);
+
  private:
   void check_is_lock(const std::string& option) const;
 

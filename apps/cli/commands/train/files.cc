@@ -69,6 +69,8 @@ void TrainFiles::check_no_clash() const {
     if (file.role == "checkpoint_path") file.kind = FileKind::any;  // see check_nothing_is_lost()
   }
   outputs.insert(outputs.begin(), {"--output", arguments_.output});
+  outputs.push_back({"the lock of --output", OutputLock::path_for(arguments_.output)});
+  outputs.push_back({"the lock of --checkpoint", OutputLock::path_for(checkpoint_)});
   check_files(inputs, outputs, arguments_.force);
 }
 
