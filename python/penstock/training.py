@@ -71,6 +71,7 @@ class TrainResult:
     #: The model has its last good weights, or the best ones. Otherwise empty.
     gave_up: str = ""
     checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it was.
+    metrics_error: str = ""  #: Why writing ``metrics`` or ``events`` was given up; empty if they are complete.
     share: float = 1.0  #: Weight of the layers in the answer, 0 to 1, beside a linear forecast or filters.
     filter_share: float = 0.0  #: Weight of the filters of labelled sequences in the answer.
 

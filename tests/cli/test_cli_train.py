@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from program import PATIENCE, TINY, FullPipe, labelled_csv, read_terminal, refuses, run, start
+from program import CELL, PATIENCE, TINY, FullPipe, labelled_csv, read_terminal, refuses, run, start
 
 
 def test_reports_in_a_pipe_are_plain_lines(models, tmp_path):
@@ -323,6 +323,17 @@ def test_resume_without_a_checkpoint(models, tmp_path):
     (tmp_path / "model").write_bytes((models / "text.safetensors").read_bytes())
     result = run("train", models / "text.txt", "--resume", "--checkpoint", "model", cwd=tmp_path, expect=1)
     assert "model: a model, not a checkpoint" in result.err
+
+
+def test_a_short_run_without_a_finite_step_gives_up(models, tmp_path):
+    """Each number of the cell is finite, but its output never is."""
+    nodes = [*CELL["nodes"], {"op": "constant", "value": 1e30}, {"op": "multiply", "of": [6, 7]}, {"op": "multiply", "of": [8, 7]}]
+    (tmp_path / "cell.json").write_text(json.dumps({**CELL, "nodes": nodes, "outputs": [9]}))
+    command = ["train", models / "text.txt", *TINY, "--cell", "cell.json", "--length", 16, "--quiet"]
+    result = run(*command, "--steps", 5, cwd=tmp_path, expect=1)
+    last = result.err.splitlines()[-1]
+    assert re.fullmatch(r"penstock train: gave up at step 5: the .* was not finite in 5 steps in a row.*", last)
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 def test_a_run_that_only_meets_infinity_gives_up(models, tmp_path):

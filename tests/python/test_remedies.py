@@ -38,6 +38,12 @@ def test_a_run_that_stays_unstable_says_what_to_try(data):
     assert np.isfinite(result.validation.loss)
 
 
+def test_metrics_that_cannot_be_written_are_named_in_the_result(data):
+    result = penstock.train(model_of(data), data, steps=2, metrics="/dev/full", **QUICK)
+    assert "No space left on device" in result.metrics_error
+    assert result.checkpoint_error == ""
+
+
 def test_a_stable_run_is_the_same_without_rollbacks(path):
     losses = []
     for rollbacks in (0, 10):

@@ -102,6 +102,7 @@ std::vector<std::string> LongAnswers::keys(std::size_t series, Index row, Index 
 
 void LongAnswers::answer(std::size_t series, Index row, const GroupedRows& of, const ErrorDistribution& distribution,
                          std::span<const float> forecasts) {
+  require_finite(forecasts);
   const std::vector<std::string>& kept = of.kept[static_cast<std::size_t>(row)];
   for (std::size_t output = 0; output < forecasts.size(); ++output) {
     const std::size_t targets = data_.targets.size();

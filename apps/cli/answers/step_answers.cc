@@ -138,7 +138,15 @@ void RowAnswers::header() {
   write_row(kept_, names);
 }
 
+void require_finite(std::span<const float> outputs) {
+  if (std::ranges::all_of(outputs, [](float value) { return std::isfinite(value); })) return;
+  throw Error(ErrorCode::numerical,
+              "an answer of the model is not finite: its training was unstable; train it again with a lower "
+              "--learning-rate, or look for outliers in the data");
+}
+
 void RowAnswers::answer(std::span<const std::string> kept, std::span<const float> outputs) {
+  require_finite(outputs);
   if (json_) {
     write_json(kept, outputs);
   } else {

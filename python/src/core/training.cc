@@ -124,6 +124,7 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
                   {"model_step", result.model_step},
                   {"gave_up", result.gave_up.text(argument_words)},
                   {"checkpoint_error", result.checkpoint_error},
+                  {"metrics_error", result.metrics_error},
                   {"validation", scored ? nb::object(fields_of(*result.validation)) : nb::none()},
                   {"weight", result.weight()},
                   {"share", finished.filters ? finished.filter_shares.layers : finished.share},

@@ -204,11 +204,13 @@ void Trainer::watch(const StepResult& result) {
   if (!warning.empty()) remark(warning);
 }
 
-void Trainer::give_up_if_hopeless(const StepResult& result) const {
-  if (!is_skipped(result.state) || result.state.skipped_in_a_row < options_.give_up_after) return;
+void Trainer::give_up_if_hopeless(const StepResult& result, bool last) const {
+  const StepState& state = result.state;
+  const bool none_was_finite = last && state.skipped_in_a_row >= state.step;
+  if (!is_skipped(state) || (state.skipped_in_a_row < options_.give_up_after && !none_was_finite)) return;
   fail_with(ErrorCode::numerical, {"lower ", the_option("learning_rate"), " or check the data"},
-            "gave up at step {}: the {} was not finite in {} in a row", result.state.step, broken_by(result.state),
-            counted(result.state.skipped_in_a_row, "step"));
+            "gave up at step {}: the {} was not finite in {} in a row", state.step, broken_by(state),
+            counted(state.skipped_in_a_row, "step"));
 }
 
 Evaluation Trainer::evaluation(Index most_batches) const {
@@ -318,7 +320,7 @@ void Trainer::handle(const StepResult& result, bool last) {
   const double now = seconds();
   if (first_ || last || report_is_due(result, now)) report(result, now);
   first_ = false;
-  give_up_if_hopeless(result);
+  give_up_if_hopeless(result, last);
   watch(result);
 }
 
@@ -358,6 +360,9 @@ void Trainer::finish() {
   }
   unless_interrupted([&] { validate(seconds(), 0); });  // the figure that is quoted is of all that was held out
   result_.stopped_early = stopping_.cooling() && !result_.interrupted;
+  if (result_.interrupted || !result_.gave_up.empty() || result_.validation->scored == 0) return;
+  if (std::isfinite(result_.validation->loss)) return;
+  result_.gave_up = Message("the loss of the trained model on held-out data is not finite; try ") + guard_.remedy();
 }
 
 void Trainer::unless_interrupted(const std::function<void()>& work) {

@@ -48,7 +48,7 @@ class Trainer {
   void judge(const Evaluation& evaluation, bool by_steps);
   /// The model's weights become the best ones, if there are any.
   void restore_best();
-  void give_up_if_hopeless(const StepResult& result) const;
+  void give_up_if_hopeless(const StepResult& result, bool last) const;
   void handle_all();
 
   /// Makes the object that runs steps, from the host's weights, optimiser and state, with the rate of the guard.
