@@ -30,12 +30,13 @@ GERMAN = "\ufeffDatum;\"Menge, brutto\";offen;Ort\r\n" + "".join(
 )
 PANDAS = ",date,x\n" + "".join(f"{i},2020-01-{1 + i % 28:02d},{value}\n" for i, (_, value, _) in enumerate(rows()))
 UNSORTED = (
-    "date: not read, because 2 rows are earlier than the one before, first in line 30; if the file holds many series, "
+    "date: not read, because 2 rows are earlier than the one before, first in line 30; sort the rows by it, or if the file holds many series, "
     "--group separates them"
 )
 UNDATED = (
-    "no column says when a row was: each row is read as the step behind the row before; if the rows are not a series, "
-    "--label-column reads labels of sequences; if they are, --as series says so"
+    "no column says when a row was: each row is read as the step behind the row before; if they are a series, "
+    "--as series says so; if they are sequences with labels, --sequence-column and --label-column name both; other rows "
+    "need a model that knows no order"
 )
 TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
     ",".join(f"{math.sin(t * (1 + i % 2)):.3f}" for t in range(9)) + (":up\n" if i % 2 else ":down\n") for i in range(20)

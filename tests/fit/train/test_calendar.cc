@@ -149,7 +149,10 @@ TEST(Calendar, DatesThatDoNotRiseAreNotRead) {
     falling.push_back(fmt::format("2020-{:02}-{:02}", 2 - i / 20, 20 - i % 20));
   }
   const std::string advice = "; if the file holds many series, the option 'group' separates them";
-  EXPECT_EQ(said(dates), "when: not read, because 1 row is earlier than the one before, first in line 22" + advice);
+  EXPECT_EQ(said(dates),
+            "when: not read, because 1 row is earlier than the one before, first in line 22; "
+            "sort the rows by it, or" +
+                advice.substr(1));
   EXPECT_EQ(said(twice), "when: not read, because 30 rows have the date of the one before" + advice);
   expect_error(ErrorCode::bad_input,
                "s.csv:22: the dates of column \"when\" do not rise: \"2020-01-01\" is earlier than the row before",

@@ -369,7 +369,8 @@ Message Calendar::describe(const std::string& name) const {
                                         : fmt::format("{} rows have the date of the one before", same);
     const Message remedy =
         time_column.empty()
-            ? Message{"if the file holds many series, ", the_option("group"), " separates them"}
+            ? Message{earlier > 0 ? "sort the rows by it, or if" : "if", " the file holds many series, ",
+                      the_option("group"), " separates them"}
             : Message(fmt::format("write the date and {} into one column, as in 2024-03-01 12:30", time_column));
     return fmt::format("{}: not read, because {}; ", name, why) + remedy;
   }

@@ -78,6 +78,16 @@ class Scanner {
     }
     return value;
   }
+  /// A word, which is given in lower case, in any case.
+  bool skip_word(std::string_view word) {
+    if (lower_case(text_.substr(0, word.size())) != word) return false;
+    text_.remove_prefix(word.size());
+    return true;
+  }
+  /// "[Europe/Berlin]" at the end.
+  void skip_area() {
+    if (text_.starts_with('[') && text_.find(']') == text_.size() - 1) text_ = {};
+  }
   /// The next character, in lower case; 0 at the end.
   char peek() const {
     return text_.empty() ? '\0' : static_cast<char>(std::tolower(static_cast<unsigned char>(text_[0])));
@@ -87,11 +97,10 @@ class Scanner {
   std::string_view text_;
 };
 
-/// "Z", "+01:00", "+0100", "-05"; nothing there is UTC as well.
+/// "Z", "UTC", "GMT", "+01:00", "+0100", "-05", with "[Europe/Berlin]" behind it; nothing there is UTC as well.
 std::optional<double> zone_seconds(Scanner& scan) {
   scan.skip_blanks();
-  if (scan.done()) return 0.0;
-  if (scan.peek() == 'z') return scan.skip('Z') || scan.skip('z') ? std::optional(0.0) : std::nullopt;
+  if (scan.done() || scan.skip_word("z") || scan.skip_word("utc") || scan.skip_word("gmt")) return 0.0;
   const bool west = scan.peek() == '-';
   if (!scan.skip('+') && !scan.skip('-')) return std::nullopt;
   int hours = scan.digits(2, 2), minutes = 0;
@@ -127,8 +136,9 @@ std::optional<double> time_of_day(Scanner scan) {
     hour = hour % 12 + (half == 'p' ? 12 : 0);
   }
   const auto zone = zone_seconds(scan);
+  scan.skip_area();
   if (!zone || hour > 24 || minute < 0 || minute > 59 || second >= 61.0) return std::nullopt;
-  if (!scan.done() && scan.peek() != 'z' && scan.peek() != '+' && scan.peek() != '-') return std::nullopt;
+  if (!scan.done()) return std::nullopt;
   return 3600.0 * hour + 60.0 * minute + second + *zone;
 }
 
@@ -240,7 +250,7 @@ bool is_time_of_day(std::string_view text) {
 
 std::string_view zone_of(std::string_view date) {
   const std::size_t time = std::min(date.find(':'), date.size());
-  const std::size_t zone = date.find_first_of("+-Zz", time);
+  const std::size_t zone = date.find_first_of("+-ZzUuGg", time);
   return zone == date.npos ? std::string_view() : date.substr(zone);
 }
 
