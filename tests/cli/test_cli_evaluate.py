@@ -155,6 +155,16 @@ def test_quantiles_of_a_model_that_knows_none(models):
             message=f"--quantiles is for forecast models, and {models / 'text.safetensors'} is a language model")
 
 
+def test_options_of_another_kind_of_data(models):
+    text, series = models / "text.safetensors", models / "series.safetensors"
+    refuses("predict", text, models / "text.txt", "--delimiter", ";", status=2, verb="predict",
+            message=f"--delimiter is for models that read tables, and {text} reads text")
+    refuses("stream", text, "--missing", "carry", status=2, verb="stream",
+            message=f"--missing is for models that read tables, and {text} reads text")
+    refuses("predict", series, models / "series.csv", "--modulus", 3, status=2, verb="predict",
+            message=f"--modulus is for built-in tasks, such as task:parity, and DATA is {models / 'series.csv'}")  # fmt: skip
+
+
 def test_labels_with_their_confusion(models):
     lines = run("evaluate", models / "labelled.safetensors", models / "labelled.csv").out.splitlines()
     assert re.fullmatch(r"accuracy [\d.]+ %, macro-F1 [\d.]+ on 40 sequences", lines[0])

@@ -85,6 +85,9 @@ def test_scores_are_those_of_what_is_shown(folder):
     run("train", "t.txt", *TINY, "--steps", 1, "-o", "text", "--quiet", cwd=folder)
     message = "--allow-negative is for forecast models, and text is a language model"
     refuses("evaluate", "text", "t.txt", "--allow-negative", message=message, status=2, verb="evaluate", cwd=folder)
+    refuses("predict", "text", "t.txt", "--allow-negative", message=message, status=2, verb="predict", cwd=folder)
+    refuses("export", "text", "--allow-negative", message=message, status=2, verb="export", cwd=folder)
+    refuses("stream", "text", "--allow-negative", message=message, status=2, verb="stream", cwd=folder)
 
 
 def test_quantiles_do_not_cross(folder):

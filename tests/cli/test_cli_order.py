@@ -114,8 +114,9 @@ def flowers(rows=150, index=False):
     )
 
 
-NO_SERIES = ("read   no column says when a row was: each row is read as the step behind the row before; if the rows are not a "
-             "series, --label-column reads labels of sequences; if they are, --as series says so\n")  # fmt: skip
+NO_SERIES = ("read   no column says when a row was: each row is read as the step behind the row before; if they are a "
+             "series, --as series says so; if they are sequences with labels, --sequence-column and --label-column name both; "
+             "other rows need a model that knows no order\n")  # fmt: skip
 
 
 @pytest.mark.parametrize("table", [

@@ -168,6 +168,10 @@ void choose_demo(const CLI::App& app, DemoArguments& arguments) {
 
 int run_demo(const CLI::App& app, DemoArguments arguments) {
   choose_demo(app, arguments);
+  for (const char* const option : {"--cell", "--scale", "--clip"}) {
+    if (arguments.model.empty() || app.count(option) == 0) continue;
+    fail(ErrorCode::invalid_argument, "{} is for 'penstock demo clip', not for --model {}", option, arguments.model);
+  }
   if (!arguments.model.empty()) return show_cell(arguments);
   if (std::ranges::find(demo_cells(), arguments.what) != demo_cells().end()) {
     fail(ErrorCode::invalid_argument, "'{}' is a cell: 'penstock demo --model {}' shows it", arguments.what,

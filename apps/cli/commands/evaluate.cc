@@ -62,9 +62,10 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   if (app.count("--skip") > 0) require_task(model, arguments.model, Task::forecast, "--skip");
   if (app.count("--label-column") > 0) require_task(model, arguments.model, Task::classify, "--label-column");
   if (app.count("--sequence-column") > 0) require_task(model, arguments.model, Task::classify, "--sequence-column");
-  if (app.count("--undated") > 0) require_task(model, arguments.model, Task::forecast, "--undated");
-  if (arguments.allow_negative) require_task(model, arguments.model, Task::forecast, "--allow-negative");
-  if (arguments.skip.value_or(0) < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
+  refuse_foreign_options(app, model, arguments.model);
+  if (arguments.skip.value_or(0) < 0) {
+    fail(ErrorCode::invalid_argument, "--skip must not be negative, not {}", *arguments.skip);
+  }
   check_quantiles(model, arguments.model, arguments.quantiles);
   resolve_device(arguments.automatic, arguments.scoring.execution, model, reading_of(model, arguments.data));
   if (reads_task_only(model)) {

@@ -47,7 +47,10 @@ Json tensors_json(const std::vector<OnnxTensor>& tensors) {
 int export_model(ExportArguments arguments) {
   require_given(arguments.model, "MODEL");
   Model model = load_model("export", arguments.model);
-  if (arguments.allow_negative) model.allow_negative();
+  if (arguments.allow_negative) {
+    require_task(model, arguments.model, Task::forecast, "--allow-negative");
+    model.allow_negative();
+  }
   if (arguments.output.empty()) {
     arguments.output = std::filesystem::path(arguments.model).replace_extension(".onnx").string();
   }

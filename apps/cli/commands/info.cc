@@ -275,7 +275,13 @@ OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& tra
 }
 
 /// Describes a file that is no model.
+void refuse_shape(const InfoArguments& arguments) {
+  if (!arguments.shape.empty())
+    throw Error(ErrorCode::invalid_argument, "--shape is for a model: 'info MODEL --shape BxT'");
+}
+
 int describe_data(const InfoArguments& arguments, const CLI::App& train) {
+  refuse_shape(arguments);
   if (arguments.kind ? *arguments.kind == DataKind::sound : is_sound_file(arguments.model)) {
     return describe_sound(arguments);
   }
@@ -304,7 +310,10 @@ bool should_be_model(const std::string& path) {
 }
 
 int info(InfoArguments arguments, const CLI::App& train) {
-  if (arguments.model.empty()) return print_answer(arguments.json ? json_line(machine_json()) : machine_text());
+  if (arguments.model.empty()) {
+    refuse_shape(arguments);
+    return print_answer(arguments.json ? json_line(machine_json()) : machine_text());
+  }
   const bool is_data = arguments.kind || arguments.model == "-" || std::filesystem::is_directory(arguments.model);
   if (is_data) return describe_data(arguments, train);
   const ModelFile file = inspect_model_file(arguments.model);

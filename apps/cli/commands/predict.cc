@@ -122,7 +122,12 @@ class Prediction {
     refuse("--long", Task::forecast);
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     refuse("--sequence-column", Task::classify);
-    refuse("--undated", Task::forecast);
+    refuse_foreign_options(app_, model_, arguments_.model);
+    for (const char* const option : {"--length", "--modulus", "--copy-tokens", "--seed"}) {
+      if (app_.count(option) == 0 || !task_name(source()).empty()) continue;
+      fail(ErrorCode::invalid_argument, "{} is for built-in tasks, such as task:parity, and DATA is {}", option,
+           printable(source()));
+    }
     if (app_.count("--keep") > 0 && data().vocabulary > 0 && !data().labels_texts()) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }

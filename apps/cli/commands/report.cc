@@ -75,7 +75,13 @@ class ReportMaker {
       fail(ErrorCode::invalid_argument, "at most {} runs can be told apart on a page, not {}", most,
            arguments_.runs.size());
     }
-    if (arguments_.skip < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
+    if (arguments_.skip < 0) {
+      fail(ErrorCode::invalid_argument, "--skip must not be negative, not {}", arguments_.skip);
+    }
+    for (const auto& [given, option] :
+         {std::pair{arguments_.skip > 0, "--skip"}, {!arguments_.scoring.label_column.empty(), "--label-column"}}) {
+      if (given && arguments_.data.empty()) fail(ErrorCode::invalid_argument, "{} is for the data of --data", option);
+    }
     check_clash(input_files("RUN", arguments_.runs));
     if (arguments_.output == "-") return;
     check_writable_file("--output", arguments_.output);
@@ -105,6 +111,8 @@ class ReportMaker {
     check_clash({{"the model of RUN", path}});
     std::optional<History> history;
     Model model = Model::load(path, history);
+    if (arguments_.skip > 0) require_task(model, path, Task::forecast, "--skip");
+    if (!arguments_.scoring.label_column.empty()) require_task(model, path, Task::classify, "--label-column");
     if (arguments_.allow_negative) model.allow_negative();
     if (run.about.empty()) about_model(run, model, history);
     std::vector<Json> records;

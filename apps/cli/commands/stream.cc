@@ -52,7 +52,7 @@ class Stream {
     if (arguments_.allow_negative) model_.allow_negative();
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
     if (app.count("--sequence-column") > 0) require_task(model_, arguments_.model, Task::classify, "--sequence-column");
-    if (app.count("--undated") > 0) require_task(model_, arguments_.model, Task::forecast, "--undated");
+    refuse_foreign_options(app, model_, arguments_.model);
     if (app.count("--keep") > 0 && model_.data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
@@ -374,8 +374,14 @@ Command add_stream(CLI::App& program) {
       "  echo '1 0 1 1' | penstock stream parity.safetensors --json");
   return {app, [app, arguments] {
             require_given(arguments->model, "MODEL");
-            check_files({{"MODEL", arguments->model}, {"IN.wav", arguments->input}, {"--target", arguments->target}},
-                        {{"OUT.wav", arguments->output, FileKind::sound}, {"--state", arguments->state}},
+            const bool sound = !arguments->input.empty();
+            check_files({{"MODEL", arguments->model},
+                         {"IN.wav", arguments->input},
+                         {"--target", arguments->target},
+                         {"standard input", sound ? "" : "-"}},
+                        {{"OUT.wav", arguments->output, FileKind::sound},
+                         {"--state", arguments->state},
+                         {"standard output", sound ? "" : "-", FileKind::any}},
                         arguments->force);
             catch_interrupts();
             return Stream(*app, *arguments).run();

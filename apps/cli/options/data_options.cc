@@ -367,7 +367,8 @@ OpenedData open_data(const CLI::App& app, const DataOptions& options, DataKind k
     opened.reading.erase(undated);  // as somebody knows
   } else if (undated != opened.reading.end()) {
     *undated +=
-        "; if the rows are not a series, --label-column reads labels of sequences; if they are, --as series says so";
+        "; if they are a series, --as series says so; if they are sequences with labels, --sequence-column and "
+        "--label-column name both; other rows need a model that knows no order";
   }
   const bool table = kind == DataKind::series || kind == DataKind::labelled || kind == DataKind::labelled_texts;
   if (table && !options.kind && is_unnamed_table(options.sources)) {

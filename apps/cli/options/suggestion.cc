@@ -96,11 +96,13 @@ std::string suggestion(const std::string& text, const std::vector<std::string>& 
     if (!has(CLI::detail::split(meant, ' ').front())) continue;
     for (const std::string& word : CLI::detail::split(others, ' ')) words.emplace_back(word, meant);
   }
-  const auto closest =
-      std::ranges::min_element(words, {}, [&](const auto& word) { return distance(text, word.first); });
+  const auto far = [&](const std::pair<std::string, std::string>& word) {
+    return distance(CLI::detail::to_lower(text), CLI::detail::to_lower(word.first));
+  };
+  const auto closest = std::ranges::min_element(words, {}, far);
   const std::size_t dashes = text.starts_with("--") ? 2 : 0;
   const std::size_t letters = text.size() - dashes;
-  if (closest != words.end() && distance(text, closest->first) <= std::max<std::size_t>(1, letters / 3)) {
+  if (closest != words.end() && far(*closest) <= std::max<std::size_t>(1, letters / 3)) {
     return fmt::format(", did you mean '{}'?", closest->second);
   }
   // A part of a single name suggests that name: "--rate" suggests "--learning-rate".

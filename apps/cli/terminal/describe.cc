@@ -94,4 +94,23 @@ void require_task(const Model& model, const std::string& path, Task task, const 
        to_string(model.data().task));
 }
 
+void refuse_foreign_options(const CLI::App& app, const Model& model, const std::string& path) {
+  const auto given = [&](const char* name) {
+    const CLI::Option* option = app.get_option_no_throw(name);
+    return option != nullptr && option->count() > 0;
+  };
+  for (const char* const option : {"--allow-negative", "--undated"}) {
+    if (given(option)) require_task(model, path, Task::forecast, option);
+  }
+  const DataDescription& data = model.data();
+  const bool reads_tables = data.labels_texts() || (data.vocabulary == 0 && data.sample_rate == 0);
+  for (const char* const option : {"--delimiter", "--decimal", "--header", "--missing"}) {
+    if (!given(option) || reads_tables) continue;
+    fail(ErrorCode::invalid_argument, "{} is for models that read tables, and {} reads {}", option, printable(path),
+         data.sample_rate > 0          ? "sound"
+         : data.task == Task::language ? "text"
+                                       : "tokens");
+  }
+}
+
 }  // namespace penstock::cli

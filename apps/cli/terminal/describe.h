@@ -1,5 +1,6 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -29,5 +30,8 @@ std::string json_line(const Json& json);
 /// Throws Error(invalid_argument) unless the model is there for this task: "WHAT is for forecast models, and FILE is a
 /// language model".
 void require_task(const Model& model, const std::string& path, Task task, const std::string& what);
+
+/// Throws Error(invalid_argument) for an option of tables or of forecasts that was given for a model of another kind.
+void refuse_foreign_options(const CLI::App& app, const Model& model, const std::string& path);
 
 }  // namespace penstock::cli

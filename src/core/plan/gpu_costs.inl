@@ -23,8 +23,7 @@ PENSTOCK_COST(tile, "scan_tile", 2);                  ///< ScanAlgorithm::scan: 
 PENSTOCK_COST(gate, "scan_gate", 6.8e-5);             ///< Further time of such a tile for each gate of a value
 PENSTOCK_COST(back_gate, "scan_back_gate", 16.5e-5);  ///< The same in a backward pass
 PENSTOCK_COST(back_halves, "scan_back_halves", 15);   ///< Further time of a backward pass of 16-bit values in a layer
-PENSTOCK_COST(steps_ahead, "steps_ahead",
-              0.85);  ///< ScanAlgorithm::direct: each batch of steps that a thread loads at once
+PENSTOCK_COST(steps_ahead, "steps_ahead", 0.85);      ///< ScanAlgorithm::direct: a batch of loads
 PENSTOCK_COST(back_steps_ahead, "back_steps_ahead", 1.35);  ///< The same in a backward pass
 PENSTOCK_COST(direct_bytes, "direct_bytes", 3.45e6);        ///< ScanAlgorithm::direct: bytes of memory per microsecond
 PENSTOCK_END_COSTS(scan);
