@@ -104,7 +104,6 @@ def prepare(folder):
     for v in (1, 2):
         run(*TRAIN[:-1], v, "--steps", 5, "-o", f"m{v}.safetensors", "--metrics", f"m{v}.jsonl", "--checkpoint",
             f"c{v}.safetensors", cwd=folder)  # fmt: skip
-        run("export", f"m{v}.safetensors", cwd=folder)
     with wave.open(str(folder / "in.wav"), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
@@ -113,6 +112,7 @@ def prepare(folder):
     for v in (1, 2):
         run("train", "in.wav", "--target", "in.wav", "--cell", "gru", "--width", 4, "--blocks", 1, "--threads", 1,
             "--steps", 2, "--seed", v, "--quiet", "-o", f"sound{v}.safetensors", cwd=folder)  # fmt: skip
+        run("export", f"sound{v}.safetensors", cwd=folder)
 
 
 TRAIN = ["train", "series.csv", "--force", "--quiet", "--columns", "level,flow", "--length", 16, *TINY, "--seed", "{v}"]
@@ -139,7 +139,7 @@ def program_writers():
         Writer("stream: state", "s.json", ["stream", "m1.safetensors", "--state", "out/s.json"], stdin="series.csv"),
         Writer("stream: sound", "o.wav", ["stream", "sound{v}.safetensors", "in.wav", "out/o.wav"]),
         Writer("export: ONNX", "m.onnx", ["export", "m{v}.safetensors", "--force", "-o", "out/m.onnx"]),
-        Writer("import: network", "n.safetensors", ["import", "m{v}.onnx", "--force", "-o", "out/n.safetensors"]),
+        Writer("import: network", "n.safetensors", ["import", "sound{v}.onnx", "--force", "-o", "out/n.safetensors"]),
         Writer("report: page", "r.html", ["report", "m{v}.jsonl", "-o", "out/r.html"]),
         Writer("report: pictures", "loss-steps.png", ["report", "m{v}.jsonl", "-o", "-", "--png", "out", *python]),
         Writer("bench: JSON", "b.json", [*BENCH, "--json", "out/b.json"], accepts=json.loads),
@@ -178,7 +178,7 @@ def torch_model(v):
 def save_network(path, v):
     import penstock
 
-    penstock.import_onnx(f"m{v}.onnx").save(path)
+    penstock.import_onnx(f"sound{v}.onnx").save(path)
 
 
 def save_recurrent_onnx(path, v):

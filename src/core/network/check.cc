@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "network/operators.h"
 #include "network/tensor.h"
 
 namespace penstock::network {
@@ -126,5 +127,14 @@ class Checker {
 }  // namespace
 
 Status check(const Network& network) { return Checker(network).check(0); }
+
+Status check_operators(const Network& network) {
+  for (const Node& node : network.nodes) {
+    const bool is_own_case = node.op == "If" || node.op == "MatMulInteger" || node.op == "ConvInteger";
+    if (is_own_case || find_operator(node.op) != nullptr) continue;
+    return Status::unsupported(node.op + " '" + node.name + "': there is no such operator in this library");
+  }
+  return {};
+}
 
 }  // namespace penstock::network

@@ -59,6 +59,7 @@ Network import_network(std::string_view content, Source source, const NetworkImp
   separate_outputs(built);
   name_values(built);
   require_ok(network::check(built.network), source.name + ": ");
+  require_ok(network::check_operators(built.network), source.name + ": ");
   find_states(built, {.automatic = options.find_states, .pairs = options.states}, source.name);
   return std::move(built.network);
 }
