@@ -10,8 +10,8 @@ namespace penstock::network {
 /// their shapes; states have one type. What operators need of their values is checked when a network is prepared.
 Status check(const Network& network);
 
-/// Returns a Status that names the first node whose operator this library does not have. Branches of an If are left
-/// out: the one that has it may never be taken.
+/// Returns a Status that names the first node whose operator this library does not have. Bodies are left out: a branch
+/// that has it may never be taken.
 Status check_operators(const Network& network);
 
 }  // namespace penstock::network
