@@ -4,32 +4,49 @@
 set(PENSTOCK_RUNTIME_ISA "" CACHE STRING
     "Instruction set of the C runtime, as -march has it; empty: several, of which it chooses one when it opens a model")
 
-file(GLOB runtime_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/runtime/*.cc)
-set(runtime_shared base/denormals.cc custom/expression_graph.cc custom/program.cc)
-list(TRANSFORM runtime_shared PREPEND ${PROJECT_SOURCE_DIR}/src/core/)
-add_library(penstock_runtime STATIC ${runtime_sources} ${runtime_shared})
+set(runtime_core ${PROJECT_SOURCE_DIR}/src/core)
+file(GLOB runtime_sources CONFIGURE_DEPENDS ${runtime_core}/runtime/*.cc)
+list(FILTER runtime_sources EXCLUDE REGEX "/step_kernels.cc$")
+set(runtime_shared ${runtime_core}/base/denormals.cc ${runtime_core}/custom/expression_graph.cc
+                   ${runtime_core}/custom/program.cc)
+# The kernels are a source that includes itself, once for each instruction set.
+add_library(penstock_runtime_kernels OBJECT ${runtime_core}/runtime/step_kernels.cc)
+add_library(penstock_runtime STATIC ${runtime_sources} ${runtime_shared} $<TARGET_OBJECTS:penstock_runtime_kernels>)
 add_library(Penstock::runtime ALIAS penstock_runtime)
-set_target_properties(penstock_runtime PROPERTIES EXPORT_NAME runtime CXX_VISIBILITY_PRESET hidden
-                      VISIBILITY_INLINES_HIDDEN ON)
-# It includes itself, once for each instruction set.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/core/runtime/step_kernels.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-target_include_directories(penstock_runtime PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
-                           PRIVATE ${PROJECT_BINARY_DIR}/include ${PROJECT_SOURCE_DIR}/src/core
-                                   $<TARGET_PROPERTY:hwy::hwy,INTERFACE_INCLUDE_DIRECTORIES>)  # headers alone
-# A namespace of its own keeps what is compiled without exceptions apart from the full library in the same program.
-target_compile_definitions(penstock_runtime PRIVATE penstock=penstock_runtime PENSTOCK_SMALL_STEPS=1
-                           HWY_DISABLE_PCLMUL_AES)  # which -march=x86-64-v3 does not have, and nobody here needs
-target_compile_options(penstock_runtime PRIVATE -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections
-                                                $<$<CONFIG:Release>:-Os>)
-# What a step runs is optimised for speed, and is by -O2 a third smaller than by -O3.
-foreach(name step_kernels session session_step)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/core/runtime/${name}.cc PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O2>")
+set_target_properties(penstock_runtime PROPERTIES EXPORT_NAME runtime)
+target_include_directories(penstock_runtime PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+
+foreach(target penstock_runtime penstock_runtime_kernels)
+  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include ${runtime_core}
+                                               $<TARGET_PROPERTY:hwy::hwy,INTERFACE_INCLUDE_DIRECTORIES>)  # headers alone
+  # A namespace of its own keeps what is compiled without exceptions apart from the full library in the same program.
+  target_compile_definitions(${target} PRIVATE penstock=penstock_runtime PENSTOCK_SMALL_STEPS=1
+                             HWY_DISABLE_PCLMUL_AES)  # which -march=x86-64-v3 does not have, and nobody here needs
+  target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections)
+  if(NOT PENSTOCK_SANITIZE)
+    target_compile_options(${target} PRIVATE -fno-asynchronous-unwind-tables)
+  endif()
+  if(PENSTOCK_RUNTIME_ISA)
+    target_compile_options(${target} PRIVATE -march=${PENSTOCK_RUNTIME_ISA})
+    target_compile_definitions(${target} PRIVATE HWY_COMPILE_ONLY_STATIC)
+  endif()
 endforeach()
-if(NOT PENSTOCK_SANITIZE)
-  target_compile_options(penstock_runtime PRIVATE -fno-asynchronous-unwind-tables)
-endif()
-if(PENSTOCK_RUNTIME_ISA)
-  target_compile_options(penstock_runtime PRIVATE -march=${PENSTOCK_RUNTIME_ISA})
-  target_compile_definitions(penstock_runtime PRIVATE HWY_COMPILE_ONLY_STATIC)
-endif()
+# What a step runs is optimised for speed, and is by -O2 a third smaller than by -O3; the rest for its size.
+target_compile_options(penstock_runtime PRIVATE $<$<CONFIG:Release>:-Os>)
+target_compile_options(penstock_runtime_kernels PRIVATE $<$<CONFIG:Release>:-O2>)
+set_source_files_properties(${runtime_core}/runtime/session.cc ${runtime_core}/runtime/session_step.cc PROPERTIES
+                            COMPILE_OPTIONS "$<$<CONFIG:Release>:-O2>")
 target_link_libraries(penstock_runtime PRIVATE $<BUILD_INTERFACE:penstock_flags>)
+if(PENSTOCK_SANITIZE MATCHES "fuzzer")
+  # Fuzzers look for faults of what reads files, and clang takes many minutes to instrument kernels.
+  target_link_libraries(penstock_runtime_kernels PRIVATE penstock_plain_flags)
+  target_compile_options(penstock_runtime_kernels PRIVATE -O0 -g0)
+  target_compile_definitions(penstock_runtime_kernels PRIVATE HWY_COMPILE_ONLY_STATIC)
+else()
+  target_link_libraries(penstock_runtime_kernels PRIVATE penstock_flags)
+  if(PENSTOCK_SANITIZE)  # as penstock_layer() has it for kernels
+    target_compile_options(penstock_runtime_kernels PRIVATE -O1 -fno-sanitize=null,alignment,pointer-overflow,object-size
+                           -fno-sanitize-address-use-after-scope)
+  endif()
+endif()
