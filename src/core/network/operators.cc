@@ -5,10 +5,10 @@
 namespace penstock::network {
 
 const Operator* find_operator(std::string_view name) {
-  constexpr Operators (*files[])() = {shape_operators,     movement_operators,      index_operators,
-                                      pointwise_operators, product_operators,       convolution_operators,
-                                      reduction_operators, normalisation_operators, recurrent_operators,
-                                      resize_operators,    signal_operators,        quantised_operators};
+  constexpr Operators (*files[])() = {
+      shape_operators,   movement_operators,    index_operators,     pointwise_operators,     condition_operators,
+      product_operators, convolution_operators, reduction_operators, normalisation_operators, recurrent_operators,
+      resize_operators,  signal_operators,      quantised_operators};
   for (const auto file : files) {
     const Operators operators = file();
     const auto found = std::ranges::find(operators, name, &Operator::name);
@@ -124,6 +124,17 @@ Status Preparation::same_types(std::size_t first, std::size_t last) const {
     if (!has(i) || !has(first) || type(i) == type(first)) continue;
     return refuse("the inputs have types " + std::string(name_of(type(first))) + " and " +
                   std::string(name_of(type(i))) + "; they must be the same");
+  }
+  return {};
+}
+
+Status Preparation::broadcast_reads(std::size_t first, std::size_t last, Shape& all) const {
+  all = shape(first);
+  for (std::size_t i = first + 1; i < last; ++i) {
+    if (!has(i)) return refuse("input " + text_of(static_cast<Index>(i) + 1) + " is missing");
+    if (!broadcast(all, shape(i), all)) {
+      return refuse("shapes " + text_of(all) + " and " + text_of(shape(i)) + " do not fit each other");
+    }
   }
   return {};
 }

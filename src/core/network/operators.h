@@ -59,6 +59,8 @@ class Preparation {
   /// Refuses other types; says which.
   Status only(std::size_t i, std::initializer_list<Type> types) const;
   Status same_types(std::size_t first, std::size_t last) const;
+  /// The shape that reads [first, last) are broadcast to.
+  Status broadcast_reads(std::size_t first, std::size_t last, Shape& all) const;
   Status refuse(const std::string& text) const { return Status::bad_input(text); }
   Status unsupported(const std::string& text) const { return Status::unsupported(text); }
 
@@ -109,6 +111,7 @@ Operators shape_operators();
 Operators movement_operators();
 Operators index_operators();
 Operators pointwise_operators();
+Operators condition_operators();
 Operators product_operators();
 Operators convolution_operators();
 Operators reduction_operators();

@@ -115,6 +115,25 @@ Status unary(Preparation& p, Unary op, float alpha = 0, float beta = 1) {
   return {};
 }
 
+/// Functions without vectors: those that networks seldom have.
+constexpr double (*kRareFunctions[])(double) = {std::tan,  std::asin,  std::acos,  std::atan, std::sinh,
+                                                std::cosh, std::asinh, std::acosh, std::atanh};
+
+void run_rare(const Step& step, const Memory& memory) {
+  const Type type = step.read_type(0);
+  for (Index i = 0; i < step.n[0]; ++i) {
+    set_real(type, step.write(0, memory), i, kRareFunctions[step.variant](real_at(type, step.read(0, memory), i)));
+  }
+}
+
+Status prepare_rare(Preparation& p) {
+  PENSTOCK_TRY(p.only(0, {Type::f32, Type::f64}));
+  PENSTOCK_TRY(p.write(0, p.type(0), p.shape(0)));
+  p.run(&run_rare).n = {p.count(0)};
+  p.step.variant = p.variant();
+  return {};
+}
+
 Status prepare_unary(Preparation& p) { return unary(p, static_cast<Unary>(p.variant())); }
 
 /// Functions with parameters: their names and what they are by default.
@@ -277,18 +296,6 @@ void run_other_binary(const Step& step, const Memory& memory) {
   }
 }
 
-/// The shape of all reads from `first` to `last` together.
-Status broadcast_reads(const Preparation& p, std::size_t first, std::size_t last, Shape& shape) {
-  shape = p.shape(first);
-  for (std::size_t i = first + 1; i < last; ++i) {
-    if (!p.has(i)) return p.refuse("input " + text_of(static_cast<Index>(i) + 1) + " is missing");
-    if (!broadcast(shape, p.shape(i), shape)) {
-      return p.refuse("shapes " + text_of(shape) + " and " + text_of(p.shape(i)) + " do not fit each other");
-    }
-  }
-  return {};
-}
-
 /// Powers whose exponent is a small constant, as norms and losses have it.
 bool simple_power(const Preparation& p, Unary& op) {
   if (p.type(0) != Type::f32 || p.known(1) == nullptr || p.count(1) != 1 || p.rank(1) > p.rank(0)) return false;
@@ -304,7 +311,7 @@ Status prepare_binary(Preparation& p) {
   if (op == Binary::modulo && p.integer("fmod", 0) != 0) op = Binary::remainder;
   if (p.type(0) == Type::boolean) return p.unsupported("of type bool");
   Shape shape;
-  PENSTOCK_TRY(broadcast_reads(p, 0, p.reads(), shape));
+  PENSTOCK_TRY(p.broadcast_reads(0, p.reads(), shape));
   if (op == Binary::prelu && shape != p.shape(0)) return p.refuse("the slopes do not fit the input");
   PENSTOCK_TRY(p.write(0, p.type(0), shape));
   if (p.reads() == 1) {
@@ -330,103 +337,6 @@ Status prepare_mean(Preparation& p) {
   if (p.viewed >= 0) return {};
   p.step.f = {1.0f / static_cast<float>(p.reads())};
   p.step.n = {elements(p.results[0].shape)};
-  return {};
-}
-
-// Conditions -------------------------------------------------------------------------------------------------------
-
-enum Condition : int { kEqual, kGreater, kGreaterOrEqual, kLess, kLessOrEqual, kAnd, kOr, kXor };
-
-template <class T>
-bool holds(int condition, T a, T b) {
-  switch (condition) {
-    case kEqual:
-      return a == b;
-    case kGreater:
-      return a > b;
-    case kGreaterOrEqual:
-      return a >= b;
-    case kLess:
-      return a < b;
-    case kLessOrEqual:
-      return a <= b;
-    case kAnd:
-      return a != 0 && b != 0;
-    case kOr:
-      return a != 0 || b != 0;
-    default:
-      return (a != 0) != (b != 0);
-  }
-}
-
-void run_condition(const Step& step, const Memory& memory) {
-  const Type type = step.read_type(0);
-  const std::byte *a = step.read(0, memory), *b = step.read(1, memory);
-  const Walk& walk = step.walks[0];
-  walk.rows([&](const Walk::Strides& at) {
-    std::byte* y = step.write(0, memory) + at[0];
-    for (Index i = 0; i < walk.inner(); ++i) {
-      const Index of_a = at[1] + i * walk.inner_stride(1), of_b = at[2] + i * walk.inner_stride(2);
-      const bool value = is_real(type) ? holds(step.variant, real_at(type, a, of_a), real_at(type, b, of_b))
-                                       : holds(step.variant, integer_at(type, a, of_a), integer_at(type, b, of_b));
-      y[i] = static_cast<std::byte>(value);
-    }
-  });
-}
-
-Status prepare_condition(Preparation& p) {
-  PENSTOCK_TRY(p.same_types(0, 2));
-  if (p.variant() >= kAnd) PENSTOCK_TRY(p.only(0, {Type::boolean}));
-  Shape shape;
-  PENSTOCK_TRY(broadcast_reads(p, 0, 2, shape));
-  PENSTOCK_TRY(p.write(0, Type::boolean, shape));
-  Step& step = p.run(&run_condition);
-  step.variant = p.variant();
-  step.walks = {broadcast_walk(shape, p.shape(0), p.shape(1))};
-  return {};
-}
-
-enum Test : int { kNot, kIsNaN, kIsInf };
-
-void run_test(const Step& step, const Memory& memory) {
-  for (Index i = 0; i < step.n[0]; ++i) {
-    const double x = real_at(step.read_type(0), step.read(0, memory), i);
-    const bool infinite = (x > 0 && step.n[2] != 0 && std::isinf(x)) || (x < 0 && step.n[1] != 0 && std::isinf(x));
-    const bool value = step.variant == kNot ? x == 0 : step.variant == kIsNaN ? x != x : infinite;
-    step.write(0, memory)[i] = static_cast<std::byte>(value);
-  }
-}
-
-Status prepare_test(Preparation& p) {
-  if (p.variant() == kNot) PENSTOCK_TRY(p.only(0, {Type::boolean}));
-  PENSTOCK_TRY(p.write(0, Type::boolean, p.shape(0)));
-  Step& step = p.run(&run_test);
-  step.variant = p.variant();
-  step.n = {p.count(0), p.integer("detect_negative", 1), p.integer("detect_positive", 1)};
-  return {};
-}
-
-void run_where(const Step& step, const Memory& memory) {
-  const auto size = static_cast<Index>(size_of(step.write_type(0)));
-  const std::byte* condition = step.read(0, memory);
-  const Walk& walk = step.walks[0];
-  walk.rows([&](const Walk::Strides& at) {
-    for (Index i = 0; i < walk.inner(); ++i) {
-      const bool first = condition[at[1] + i * walk.inner_stride(1)] != std::byte{};
-      const Index from = first ? at[2] + i * walk.inner_stride(2) : at[3] + i * walk.inner_stride(3);
-      std::memcpy(step.write(0, memory) + (at[0] + i) * size, step.read(first ? 1 : 2, memory) + from * size,
-                  static_cast<std::size_t>(size));
-    }
-  });
-}
-
-Status prepare_where(Preparation& p) {
-  PENSTOCK_TRY(p.only(0, {Type::boolean}));
-  PENSTOCK_TRY(p.same_types(1, 3));
-  Shape shape;
-  PENSTOCK_TRY(broadcast_reads(p, 0, 3, shape));
-  PENSTOCK_TRY(p.write(0, p.type(1), shape));
-  p.run(&run_where).walks = {broadcast_walk(shape, p.shape(0), p.shape(1), p.shape(2))};
   return {};
 }
 
@@ -457,6 +367,15 @@ Operators pointwise_operators() {
       {"Softsign", prepare_unary, 1, 1, of(Unary::softsign)},
       {"HardSwish", prepare_unary, 1, 1, of(Unary::hard_swish)},
       {"Mish", prepare_unary, 1, 1, of(Unary::mish)},
+      {"Tan", prepare_rare, 1, 1, 0},
+      {"Asin", prepare_rare, 1, 1, 1},
+      {"Acos", prepare_rare, 1, 1, 2},
+      {"Atan", prepare_rare, 1, 1, 3},
+      {"Sinh", prepare_rare, 1, 1, 4},
+      {"Cosh", prepare_rare, 1, 1, 5},
+      {"Asinh", prepare_rare, 1, 1, 6},
+      {"Acosh", prepare_rare, 1, 1, 7},
+      {"Atanh", prepare_rare, 1, 1, 8},
       {"LeakyRelu", prepare_parametric, 1, 1, of(Unary::leaky_relu)},
       {"ThresholdedRelu", prepare_parametric, 1, 1, of(Unary::thresholded_relu)},
       {"Elu", prepare_parametric, 1, 1, of(Unary::elu)},
@@ -477,18 +396,6 @@ Operators pointwise_operators() {
       {"Min", prepare_binary, 1, kAny, of(Binary::minimum)},
       {"Sum", prepare_binary, 1, kAny, of(Binary::add)},
       {"Mean", prepare_mean, 1, kAny, of(Binary::add)},
-      {"Equal", prepare_condition, 2, 2, kEqual},
-      {"Greater", prepare_condition, 2, 2, kGreater},
-      {"GreaterOrEqual", prepare_condition, 2, 2, kGreaterOrEqual},
-      {"Less", prepare_condition, 2, 2, kLess},
-      {"LessOrEqual", prepare_condition, 2, 2, kLessOrEqual},
-      {"And", prepare_condition, 2, 2, kAnd},
-      {"Or", prepare_condition, 2, 2, kOr},
-      {"Xor", prepare_condition, 2, 2, kXor},
-      {"Not", prepare_test, 1, 1, kNot},
-      {"IsNaN", prepare_test, 1, 1, kIsNaN},
-      {"IsInf", prepare_test, 1, 1, kIsInf},
-      {"Where", prepare_where, 3, 3},
   };
   return operators;
 }
