@@ -36,7 +36,8 @@ class Table {
     slot.object = object;
     const std::uint32_t use = (slot.use.load(std::memory_order_relaxed) + 1) & kUses;
     slot.use.store(use, std::memory_order_release);
-    return reinterpret_cast<void*>((static_cast<std::size_t>(use) << kSlotBits) | number);
+    const std::size_t handle = (static_cast<std::size_t>(use) << kSlotBits) | number;
+    return reinterpret_cast<void*>(handle);  // NOLINT(performance-no-int-to-ptr): nobody follows it
   }
 
   Slot* find(HandleKind kind, const void* handle) {

@@ -33,7 +33,7 @@ Place ModelBuilder::state(Index count) {
   return place;
 }
 
-const float* ModelBuilder::tensor(const std::string& name, std::vector<Index> shape) {
+const float* ModelBuilder::tensor(const std::string& name, const std::vector<Index>& shape) {
   if (failure_.status() != PENSTOCK_OK) return nullptr;
   const float* const values = file_.floats(name, shape, failure_);
   if (values == nullptr) return nullptr;

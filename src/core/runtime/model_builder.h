@@ -24,7 +24,7 @@ class ModelBuilder {
     Place x = 0, branch = -1;
   };
 
-  const float* tensor(const std::string& name, std::vector<Index> shape);
+  const float* tensor(const std::string& name, const std::vector<Index>& shape);
   /// Places of `count` floats of work or of state, which move behind the state at the end.
   Place work(Index count);
   Place state(Index count);
