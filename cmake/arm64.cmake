@@ -2,6 +2,7 @@
 # ARM64_SYSROOT. The C and C++ libraries are the compiler's own.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ARM64_SYSROOT)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
