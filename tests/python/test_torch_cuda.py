@@ -218,6 +218,13 @@ def test_masks_are_drawn_on_the_gpu(monkeypatch):
     assert all(torch.isfinite(p.grad).all() for p in layer.parameters())
 
 
+def test_masks_of_doubles_run_step_by_step():
+    layer = ours.regularise(ours.LSTM(3, 5, device="cuda", dtype=torch.float64), zoneout=0.25, recurrent_dropout=0.3)
+    y, _ = layer(torch.randn(4, 2, 3, device="cuda", dtype=torch.float64))
+    y.sum().backward()
+    assert y.dtype == torch.float64 and torch.isfinite(y).all()
+
+
 @pytest.mark.parametrize("backend", ["vanilla", "cuda"])
 def test_layers_of_xlstm(backend):
     """Layers of either backend on the GPU give what the package's own operations give on the CPU."""

@@ -58,8 +58,9 @@ class _Around:
         """Runs a dense layer with the masks in one call. Returns None if it has to run step by step."""
         zoned = tuple(k for k, share in enumerate(self._noise.zoneout) if share)
         share = self._noise.recurrent_dropout
-        eager = self._training and is_eager(wx, weight_hh, bias_hh, learnt, states)
-        name = masked_cell(cell, zoned, share > 0) if eager else None
+        kernels = wx.device.type == "cpu" or (wx.is_cuda and self._dtype != torch.float64)
+        eager = is_eager(wx, weight_hh, bias_hh, learnt, states)
+        name = masked_cell(cell, zoned, share > 0) if self._training and kernels and eager else None
         if name is None:
             return None
         # The same random numbers in the same order as step by step, on a CPU.
