@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Trains a model of a text with Ray Train, on so many workers of a Ray cluster.
 
-usage: ray_train.py TEXT OUTPUT [WORKERS] [cpu]
+usage: ray_train.py TEXT OUTPUT [--workers N] [--steps N] [--device cpu]
 
 TEXT and OUTPUT lie on a file system that all workers share. A worker that Ray starts again goes on from the last
 checkpoint.
 """
 
+import argparse
 import os
 import pathlib
-import sys
 
 import penstock
 import penstock.torch
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
 
 
 def train_worker(config: dict[str, str]) -> None:
@@ -27,17 +29,18 @@ def train_worker(config: dict[str, str]) -> None:
 
 
 def main() -> None:
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchTrainer
-
-    text, output, *more = sys.argv[1:]
-    device = "cpu" if "cpu" in more else "cuda"
-    workers = int(more[0]) if more and more[0].isdigit() else 2
-    config = {"text": os.path.abspath(text), "output": os.path.abspath(output), "device": device, "steps": "10000"}
+    parser = argparse.ArgumentParser(description="Trains a model of a text with Ray Train.")
+    parser.add_argument("text")
+    parser.add_argument("output")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--steps", default="10000")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    given = parser.parse_args()
+    paths = {"text": os.path.abspath(given.text), "output": os.path.abspath(given.output)}
     trainer = TorchTrainer(
         train_worker,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(num_workers=workers, use_gpu=device == "cuda"),
+        train_loop_config={**paths, "steps": given.steps, "device": given.device},
+        scaling_config=ScalingConfig(num_workers=given.workers, use_gpu=given.device == "cuda"),
         run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
     )
     trainer.fit()
