@@ -58,7 +58,7 @@ void free_names(const GraphMessage& graph, Names& names) {
 std::string title_of(const NodeMessage& node) {
   const auto first = std::ranges::find_if(node.outputs, [](std::string_view each) { return !each.empty(); });
   const std::string_view name = !node.name.empty() ? node.name : first == node.outputs.end() ? "" : *first;
-  return fmt::format("{} {}", std::string(node.op), in_quotes(name));
+  return fmt::format("{} {}", shown(node.op), in_quotes(name));
 }
 
 class GraphBuilder {
@@ -435,7 +435,7 @@ void GraphBuilder::add_inputs(Scope& scope) {
   for (const ValueMessage& message : model_.graph.inputs) {
     if (scope.values.contains(message.name)) continue;  // an initialiser with this name: its default value
     Value input = input_of(message, source_);
-    names.push_back(input.name);
+    names.push_back(shown(input.name));
     if (const auto fixed = fixed_.find(input.name); fixed != fixed_.end()) {
       define(scope, message.name, add_constant(scope, message.name, fixed_value(input, fixed->second)));
       continue;
@@ -446,7 +446,7 @@ void GraphBuilder::add_inputs(Scope& scope) {
     define(scope, message.name, value);
   }
   for (const auto& [name, numbers] : fixed_) {
-    if (std::ranges::find(names, name) == names.end()) {
+    if (std::ranges::find(names, shown(name)) == names.end()) {
       require_about(false, "fixed", ": {} has no input {}, but {}", source_.name, in_quotes(name),
                     names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
     }

@@ -1,5 +1,8 @@
 #include "io/onnx/read/messages.h"
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/check.h"
 #include "io/protobuf_reader.h"
 
@@ -304,6 +307,14 @@ ModelMessage MessageReader::model(std::string_view bytes) {
 }
 
 }  // namespace
+
+std::string shown(std::string_view name) {
+  constexpr std::size_t most = 60;
+  const bool plain = std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("./:_-").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  return plain && !name.empty() && name.size() <= most ? std::string(name) : in_quotes(name);
+}
 
 ModelMessage decode_model(std::string_view content, const std::string& source) {
   return MessageReader(source).model(content);

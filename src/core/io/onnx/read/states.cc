@@ -175,18 +175,20 @@ void StateFinder::take(const StateChoice& choice) {
     const auto find = [&](const std::vector<std::string>& names, const std::string& name, const char* kind) {
       const auto found = std::ranges::find(names, name);
       if (found == names.end()) {
+        std::vector<std::string> shown_names;
+        for (const std::string& each : names) shown_names.push_back(shown(each));
         require_about(false, "state", ": {} has no {} {}, but {}", source_, kind, in_quotes(name),
-                      fmt::join(names, ", "));
+                      fmt::join(shown_names, ", "));
       }
       return static_cast<std::size_t>(found - names.begin());
     };
     const std::size_t from = find(ins, in, "input"), to = find(outs, out, "output");
     if (taken_inputs_[from] || taken_outputs_[to]) {
-      require_about(false, "state", ": {}={} names an input or output of another state", in, out);
+      require_about(false, "state", ": {}={} names an input or output of another state", shown(in), shown(out));
     }
     if (!can_be_equal(input(from).shape, built_.outputs[to])) {
-      require_about(false, "state", ": {} has the shape [{}], and {} [{}]: a state keeps its shape", in,
-                    fmt::join(input(from).shape, ", "), out, fmt::join(built_.outputs[to].shape, ", "));
+      require_about(false, "state", ": {} has the shape [{}], and {} [{}]: a state keeps its shape", shown(in),
+                    fmt::join(input(from).shape, ", "), shown(out), fmt::join(built_.outputs[to].shape, ", "));
     }
     add(from, to);
   }
@@ -222,14 +224,16 @@ void StateFinder::find_names() {
     }
     const bool is_numbered = std::ranges::all_of(stem, [](unsigned char c) { return std::isalpha(c) == 0; });
     if (!is_numbered) {
-      for (const std::size_t out : found) unclear.push_back(fmt::format("{}={}", input(in).name, output_name(out)));
+      for (const std::size_t out : found)
+        unclear.push_back(fmt::format("{}={}", shown(input(in).name), shown(output_name(out))));
     }
   }
   if (unclear.empty()) return;
   fail_with(ErrorCode::unsupported,
             {the_option("state", unclear.front()), " says that it is one, ", the_option("state", "none"),
              " that there are no others"},
-            "{}: it is not clear whether {} {}", source_, fmt::join(unclear, ", "),
+            "{}: it is not clear whether {} {}", source_,
+            fmt::join(unclear.begin(), unclear.begin() + std::min<std::ptrdiff_t>(std::ssize(unclear), 5), ", "),
             unclear.size() == 1 ? "is a state" : "are states");
 }
 
