@@ -64,6 +64,7 @@ TEST(JsonTable, OfWhichAnElementIsNoObjectAreRefused) {
           "object 2 of the array: an array under \"a\", not a value; each object is a row");
   refused("[{\"a\": 1}, {\"a\": 2]", "object 2 of the array: no JSON from its byte 19 on");
   refused("[{}, {}]", "no object has a field");
+  refused("[{\"a\": 1}, {\"a\": 1, \"b\": 2, \"a\": 3}]", "object 2 has two values of \"a\"; leave one of them");
 }
 
 TEST(JsonTable, OfWhichALineIsNoObjectAreRefused) {

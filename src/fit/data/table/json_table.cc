@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -163,11 +164,20 @@ std::string table_of_json(std::string_view content, const std::string& source, b
   // Excel's way to say what parts the fields, so that nobody has to guess.
   std::string table = rows.empty() ? "" : "sep=,\n";
   if (!rows.empty()) add_row(table, {columns.begin(), columns.end()});
-  for (const Row& row : rows) {
+  std::vector<std::size_t> last_row(columns.size(), 0);  // counted from 1
+  for (std::size_t number = 1; const Row& row : rows) {
     stop_if_asked();
     std::vector<std::string_view> fields(columns.size());
-    for (const auto& [key, value] : row) fields[positions.find(key)->second] = value;
+    for (const auto& [key, value] : row) {
+      const std::size_t column = positions.find(key)->second;
+      if (std::exchange(last_row[column], number) == number) {
+        fail(ErrorCode::bad_input, "{}: object {} has two values of {}; leave one of them", source, number,
+             in_quotes(key));
+      }
+      fields[column] = value;
+    }
     add_row(table, fields);
+    ++number;
   }
   return table;
 }
