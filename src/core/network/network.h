@@ -50,13 +50,26 @@ struct Value {
   int constant = -1;                   ///< Its number in Network::constants; -1: not a constant.
 };
 
-struct Network;
-
 struct Attribute {
   std::string name;
   std::vector<Index> integers = {};  ///< Also of a single integer.
   std::vector<float> numbers = {};
   std::string text = {};
+};
+
+struct Node;
+
+/// An input whose next value is an output: h and c of a cell, the last samples of a convolution.
+struct State {
+  int input = 0, output = 0;  ///< Positions in Network::inputs and Network::outputs.
+};
+
+struct Network {
+  std::vector<Value> values;
+  std::vector<Constant> constants;
+  std::vector<Node> nodes;  ///< In an order in which they can run.
+  std::vector<int> inputs, outputs;
+  std::vector<State> states = {};
 };
 
 struct Node {
@@ -82,19 +95,6 @@ enum RecurrentRead : int {
   kRecurrentBiasIh,      ///< [directions, (G + K) * H], or absent; K learnt vectors of a custom cell follow the gates
   kRecurrentBiasHh,      ///< [directions, G * H], or absent
   kRecurrentFirstState,  ///< [directions, B, H] for each state, or absent: zero
-};
-
-/// An input whose next value is an output: h and c of a cell, the last samples of a convolution.
-struct State {
-  int input = 0, output = 0;  ///< Positions in Network::inputs and Network::outputs.
-};
-
-struct Network {
-  std::vector<Value> values;
-  std::vector<Constant> constants;
-  std::vector<Node> nodes;  ///< In an order in which they can run.
-  std::vector<int> inputs, outputs;
-  std::vector<State> states = {};
 };
 
 }  // namespace penstock::network
