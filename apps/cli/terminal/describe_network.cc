@@ -20,7 +20,7 @@ std::string type_text(const NetworkTensor& tensor) {
   return fmt::format("{} [{}]", tensor.type, fmt::join(extents, ", "));
 }
 
-void add_line(std::string& out, const char* heading, const std::string& value) {
+void add_field(std::string& out, const char* heading, const std::string& value) {
   out += fmt::format("{:<13}{}\n", heading, value);
 }
 
@@ -29,20 +29,21 @@ void add_line(std::string& out, const char* heading, const std::string& value) {
 std::string network_text(const penstock::Network& network) {
   std::string text;
   for (const NetworkTensor& each : network.inputs()) {
-    add_line(text, "input", fmt::format("{}  {}", printable(each.name), type_text(each)));
+    add_field(text, "input", fmt::format("{}  {}", printable(each.name), type_text(each)));
   }
-  for (const NetworkTensor& each : network.outputs()) add_line(text, "output", printable(each.name));
+  for (const NetworkTensor& each : network.outputs()) add_field(text, "output", printable(each.name));
   for (const NetworkState& each : network.states()) {
-    add_line(text, "state",
-             fmt::format("{}  {}, next {}", printable(each.input.name), type_text(each.input), printable(each.output)));
+    add_field(
+        text, "state",
+        fmt::format("{}  {}, next {}", printable(each.input.name), type_text(each.input), printable(each.output)));
   }
-  if (network.states().empty()) add_line(text, "state", "none");
-  add_line(text, "parameters", with_commas(network.parameters()));
+  if (network.states().empty()) add_field(text, "state", "none");
+  add_field(text, "parameters", with_commas(network.parameters()));
   std::vector<std::string> operators;
   for (const auto& [name, count] : network.operators())
     operators.push_back(fmt::format("{} {}", count, printable(name)));
   for (const std::string& each : wrap(fmt::format("{}", fmt::join(operators, ", ")), 100)) {
-    add_line(text, text.find("operators") == text.npos ? "operators" : "", each);
+    add_field(text, text.find("operators") == text.npos ? "operators" : "", each);
   }
   return text;
 }

@@ -50,7 +50,7 @@ class Checker {
       if (static_cast<std::size_t>(constant) >= used.size()) {
         return Status::bad_input("the value '" + network_.values[i].name + "' is a constant that there is not");
       }
-      const Status status = check_constant(network_.values[i], network_.constants[static_cast<std::size_t>(constant)]);
+      Status status = check_constant(network_.values[i], network_.constants[static_cast<std::size_t>(constant)]);
       if (!status.ok()) return status;
       written_[i] = true;
     }
