@@ -374,15 +374,10 @@ Command add_stream(CLI::App& program) {
       "  echo '1 0 1 1' | penstock stream parity.safetensors --json");
   return {app, [app, arguments] {
             require_given(arguments->model, "MODEL");
-            const bool sound = !arguments->input.empty();
-            check_files({{"MODEL", arguments->model},
-                         {"IN.wav", arguments->input},
-                         {"--target", arguments->target},
-                         {"standard input", sound ? "" : "-"}},
-                        {{"OUT.wav", arguments->output, FileKind::sound},
-                         {"--state", arguments->state},
-                         {"standard output", sound ? "" : "-", FileKind::any}},
+            check_files({{"MODEL", arguments->model}, {"IN.wav", arguments->input}, {"--target", arguments->target}},
+                        {{"OUT.wav", arguments->output, FileKind::sound}, {"--state", arguments->state}},
                         arguments->force);
+            if (arguments->input.empty()) check_files({{"standard input", "-"}}, {{"standard output", "-"}}, true);
             catch_interrupts();
             return Stream(*app, *arguments).run();
           }};

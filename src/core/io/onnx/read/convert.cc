@@ -113,7 +113,7 @@ void convert_constant_of_shape(Draft& draft) {
   network::Constant value = found == draft.message().attributes.end() || found->tensors.empty()
                                 ? make_number(0)
                                 : to_constant(found->tensors.front(), source);
-  if (value.shape != network::Shape{} && value.shape != network::Shape{1}) {
+  if (!value.shape.empty() && value.shape != network::Shape{1}) {
     draft.refuse(ErrorCode::bad_input, "its value has the shape [{}], expected [1]", fmt::join(value.shape, ", "));
   }
   value.shape = {};

@@ -1,6 +1,7 @@
 #include "io/onnx/read/simplify.h"
 
 #include <algorithm>
+#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -75,13 +76,13 @@ void skip_identities(Network& network) {
 std::vector<bool> needed_values(Network& network) {
   std::vector<bool> needed(network.values.size(), false);
   for (const int output : network.outputs) needed[static_cast<std::size_t>(output)] = true;
-  for (auto node = network.nodes.rbegin(); node != network.nodes.rend(); ++node) {
+  for (Node& node : std::ranges::reverse_view(network.nodes)) {
     const auto is_needed = [&](int value) { return value >= 0 && needed[static_cast<std::size_t>(value)]; };
-    if (std::ranges::none_of(node->writes, is_needed)) {
-      node->writes.clear();  // to be removed
+    if (std::ranges::none_of(node.writes, is_needed)) {
+      node.writes.clear();  // to be removed
       continue;
     }
-    for (const int read : node->reads) {
+    for (const int read : node.reads) {
       if (read >= 0) needed[static_cast<std::size_t>(read)] = true;
     }
   }
