@@ -87,6 +87,7 @@ Command add_import(CLI::App& program) {
   options.finish(
       "  penstock import vad.onnx --set sr=16000    # writes vad.safetensors\n"
       "  penstock import model.onnx --state past=present\n"
+      "  penstock import model.onnx -o small.safetensors --force\n"
       "  penstock info vad.safetensors\n"
       "\n"
       "C++ and Python run the network with its state inside: see\n"
