@@ -1,7 +1,6 @@
 #include "io/onnx/read/simplify.h"
 
 #include <algorithm>
-#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -76,7 +75,8 @@ void skip_identities(Network& network) {
 std::vector<bool> needed_values(Network& network) {
   std::vector<bool> needed(network.values.size(), false);
   for (const int output : network.outputs) needed[static_cast<std::size_t>(output)] = true;
-  for (Node& node : std::ranges::reverse_view(network.nodes)) {
+  for (std::size_t i = network.nodes.size(); i-- > 0;) {
+    Node& node = network.nodes[i];
     const auto is_needed = [&](int value) { return value >= 0 && needed[static_cast<std::size_t>(value)]; };
     if (std::ranges::none_of(node.writes, is_needed)) {
       node.writes.clear();  // to be removed
