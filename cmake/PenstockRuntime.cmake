@@ -18,8 +18,8 @@ target_include_directories(penstock_runtime PUBLIC $<BUILD_INTERFACE:${PROJECT_S
 
 foreach(target penstock_runtime penstock_runtime_kernels)
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include ${runtime_core}
-                                               $<TARGET_PROPERTY:hwy::hwy,INTERFACE_INCLUDE_DIRECTORIES>)  # headers alone
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include ${runtime_core})
+  target_include_directories(${target} SYSTEM PRIVATE $<TARGET_PROPERTY:hwy::hwy,INTERFACE_INCLUDE_DIRECTORIES>)  # headers alone
   # A namespace of its own keeps what is compiled without exceptions apart from the full library in the same program.
   target_compile_definitions(${target} PRIVATE penstock=penstock_runtime PENSTOCK_SMALL_STEPS=1
                              HWY_DISABLE_PCLMUL_AES)  # which -march=x86-64-v3 does not have, and nobody here needs
