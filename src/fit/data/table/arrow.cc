@@ -1,14 +1,13 @@
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/check.h"
+#include "base/half.h"
 #include "base/quote.h"
 #include "data/table/table_columns.h"
 #include "data/text_encoding.h"
@@ -64,18 +63,6 @@ bool bit(const void* bits, std::int64_t place) {
 bool is_there(const ArrowArray& array, std::int64_t place) {
   const void* const valid = array.n_buffers > 0 && array.buffers != nullptr ? array.buffers[0] : nullptr;
   return valid == nullptr || bit(valid, place);
-}
-
-/// IEEE 754 binary16.
-double half(std::uint16_t bits) {
-  constexpr int mantissa_bits = 10, bias = 15, special = 31;
-  const int exponent = bits >> mantissa_bits & special, mantissa = bits & ((1 << mantissa_bits) - 1);
-  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
-  if (exponent == special) {
-    return mantissa == 0 ? sign * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  }
-  const int whole = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
-  return sign * std::ldexp(whole, std::max(exponent, 1) - bias - mantissa_bits);
 }
 
 /// A whole number of 128 bits over 10^scale.
@@ -209,7 +196,7 @@ std::optional<Conversion> conversion_of(std::string_view format, const std::stri
   }
   if (format == "e") {
     return of(Type::number, [](const ArrowArray& array, std::int64_t place, TableColumn& column) {
-      column.add(half(item<std::uint16_t>(array, 1, place)));
+      column.add(float_of_half(item<std::uint16_t>(array, 1, place)));
     });
   }
   if (format == "f") return of(Type::number, read_number<float>);

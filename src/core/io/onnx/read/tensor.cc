@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <new>
 
 #include "base/check.h"
+#include "base/half.h"
 
 namespace penstock::io::onnx {
 namespace {
@@ -49,22 +49,8 @@ const Element& element_of(std::int64_t number, const std::string& what) {
   return *found;
 }
 
-/// IEEE half precision to float.
-float from_half(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff;
-  float value = 0;
-  if (exponent == 0x1f) {
-    const std::uint32_t special = 0x7f800000U | static_cast<std::uint32_t>(fraction) << 13;
-    value = std::bit_cast<float>(special);
-  } else {
-    value = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                          : std::ldexp(static_cast<float>(fraction | 0x400), exponent - 25);
-  }
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
 float from_two_bytes(std::uint16_t bits, std::int64_t type) {
-  return type == kFloat16 ? from_half(bits) : std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  return type == kFloat16 ? float_of_half(bits) : std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 Constant allocate(Type type, network::Shape shape, std::size_t bytes) {
