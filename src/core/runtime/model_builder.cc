@@ -5,14 +5,14 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "base/filter_shape.h"
+
 namespace penstock::runtime {
 
 namespace {
 
 // Places of work are told from places of state until the size of the state is known.
 constexpr Place kWork = Place{1} << 40;
-// Of nn/closed_form/filter_branch.h.
-constexpr Index kFilterTaps = 9, kMostFilterChannels = 16;
 
 Index whole_lines_of(Index count) {
   constexpr Index line = static_cast<Index>(Buffer::kAlignment / sizeof(float));
@@ -210,13 +210,12 @@ void ModelBuilder::linear_branch(Place outputs) {
 
 void ModelBuilder::filter_branch(Place outputs) {
   const Index inputs = of_.input_size(), classes = of_.output_size(), filters = of_.filters / 2;
-  const Index channels = kFilterTaps * std::min(kMostFilterChannels, inputs);
+  const Index channels = nn::filter_taps * nn::filter_channels(inputs);
   const Place spread = linear("filters.spread", model_.features, inputs, channels);
   Place evidence = -1;
   for (Index bank = 0; bank < 2 * of_.dilations && failure_.status() == PENSTOCK_OK; ++bank) {
     const std::string name = "filters." + std::to_string(bank);
-    const Index span = (kFilterTaps - 1) * (Index{1} << (bank / 2)) + (bank % 2 == 1 ? 2 : 1);
-    const Place delayed = convolution(name + ".delay", spread, channels, span);
+    const Place delayed = convolution(name + ".delay", spread, channels, nn::span_of(bank));
     const Place gates = linear(name + ".combine", delayed, channels, 2 * filters);
     const Place of_bank = linear(name + ".evidence", silu_gate(gates, filters), filters, classes + 1);
     if (evidence >= 0) add({.kind = Instruction::Kind::add, .n = classes + 1, .x = of_bank, .y = evidence});

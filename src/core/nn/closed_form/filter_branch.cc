@@ -33,10 +33,7 @@ ValueId add_bank(GraphBuilder& builder, Index filters, Index bank, ValueId sprea
 
 std::string filter_prefix(Index bank) { return fmt::format("filters.{}", bank); }
 
-Index filter_channels(const DataDescription& data) {
-  constexpr Index most = 16;  // more would make the products long, and are rarely independent
-  return std::min(most, data.input_size());
-}
+Index filter_channels(const DataDescription& data) { return filter_channels(data.input_size()); }
 
 void FilterBranch::check(const ModelSpec& /*spec*/, const DataDescription& data) const {
   constexpr Index most_filters = 65536;  // of a dilation

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/filter_shape.h"
 #include "nn/model/graph_builder.h"
 #include "penstock/closed_form_branch.h"
 
@@ -14,8 +15,6 @@
 /// each class.
 namespace penstock::nn {
 
-/// Taps of a filter.
-constexpr Index filter_taps = 9;
 /// Gate logit of the layer that sums over the sequence. The sum forgets a share of 2^-16 at each step and stays finite
 /// on an endless stream. The number of steps forgets the same share, so their ratio is still a mean.
 constexpr double forgetting_logit = -11.090354888959125;  // ln(2^-16)
@@ -23,16 +22,9 @@ constexpr double forgetting_logit = -11.090354888959125;  // ln(2^-16)
 /// the sums that it divides.
 constexpr double step_weight = 65536.0;
 
-/// Returns whether the filters of a bank read differences from the previous step, which show shapes that large slow
-/// changes hide. Those of the other banks read values.
-inline bool reads_differences(Index bank) { return bank % 2 == 1; }
-/// Returns the steps between two taps.
-inline Index dilation_of(Index bank) { return Index{1} << (bank / 2); }
-/// Returns the steps that a filter of a bank spans.
-inline Index span_of(Index bank) { return (filter_taps - 1) * dilation_of(bank) + (reads_differences(bank) ? 2 : 1); }
 /// Returns the prefix of a bank's parameter names: "filters.0".
 std::string filter_prefix(Index bank);
-/// Returns the number of channels that filters read: the inputs, or mixtures of them if there are more than 16.
+/// Returns the number of channels that filters read.
 Index filter_channels(const DataDescription& data);
 
 /// Outputs of the filters of one bank.
