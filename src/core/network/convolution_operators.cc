@@ -236,7 +236,7 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
   return true;
 }
 
-/// What is left when windows and sizes are known; `weights` [maps, inner], if they are.
+/// Prepares the rest once windows and sizes are known. `weights` [maps, inner]: null if they are not known.
 Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const float* weights) {
   const Windows& windows = plan->windows;
   const Index maps = plan->groups * plan->maps;

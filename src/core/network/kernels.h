@@ -45,7 +45,7 @@ enum class Unary : int {
 
 enum class Binary : int { add, subtract, multiply, divide, maximum, minimum, prelu, power, modulo, remainder };
 
-/// What is left of a quotient that is rounded down: of the sign of b.
+/// Returns the remainder of a division that is rounded down. It has the sign of b.
 template <class Real>
 Real floored_remainder(Real a, Real b) {
   const Real rest = std::fmod(a, b);
@@ -74,9 +74,9 @@ struct Product {
 struct Kernels {
   /// y [n] = f(x [n]); y may be x.
   void (*unary)(Unary op, Index n, const float* x, float* y, float alpha, float beta) = nullptr;
-  /// y [n] = f(a, b), each of which moves on by a step of 1 or 0; y may be one of them.
+  /// y [n] = f(a, b). The steps of a and b are 1, or 0 to repeat one element; y may be a or b.
   void (*binary)(Binary op, Index n, const float* a, Index a_step, const float* b, Index b_step, float* y) = nullptr;
-  /// Of x [n].
+  /// Returns the reduction of x [n].
   float (*reduce)(Reduction op, Index n, const float* x) = nullptr;
   /// y [n] = e^(x - shift), or not written if it is null; returns the sum.
   float (*exponentials)(Index n, float shift, const float* x, float* y) = nullptr;

@@ -13,7 +13,7 @@
 
 namespace penstock::network {
 
-/// What is known of a value while a network is prepared.
+/// Properties of a value that are known while a network is prepared.
 struct Fact {
   Type type = Type::f32;
   Shape shape;

@@ -21,7 +21,7 @@ struct Layer {
   Index directions = 1;
   bool reverse = false;
   std::size_t panels = 0;  // floats of a direction, learnt vectors included
-  // Of whole sequences: steps whose inputs are multiplied at a time, and places in a direction's weights.
+  // For whole sequences: steps per input projection, and offsets in the weights of a direction.
   Kernels::Gates gates = nullptr;
   Index piece = 1;
   std::size_t recurrent_panels = 0, biases = 0;

@@ -80,7 +80,7 @@ double ended(Kind kind, double sum, double count) {
   return kind == Kind::log_sum || kind == Kind::log_sum_exp ? std::log(sum) : sum;
 }
 
-/// Of other types, one after the other.
+/// Reduces elements of other types, one after the other.
 void run_other_reduction(const Step& step, const Memory& memory) {
   const Type type = step.read_type(0);
   const auto kind = static_cast<Kind>(step.variant);

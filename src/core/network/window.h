@@ -21,7 +21,7 @@ struct Windows {
 
 /// Reads kernel_shape (or `kernel`, if it is not empty), strides, dilations, pads, auto_pad and ceil_mode.
 Status read_windows(const Preparation& p, const Shape& kernel, Windows& windows);
-/// The same of a transposed convolution, as windows of an ordinary one.
+/// Reads those of a transposed convolution, and returns the windows of the ordinary convolution that equals it.
 Status read_transposed_windows(const Preparation& p, const Shape& kernel, Windows& windows);
 
 }  // namespace penstock::network

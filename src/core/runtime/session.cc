@@ -26,12 +26,12 @@ constexpr std::size_t whole_lines(std::size_t bytes) {
   return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
 }
 
-/// What stands in front of a saved state.
+/// The header of a saved state.
 struct SavedHeader {
   char magic[8];
   std::uint64_t model;  ///< Checksum of its file.
   std::uint64_t count;  ///< Floats.
-  std::uint64_t sum;    ///< Of their bits.
+  std::uint64_t sum;    ///< Checksum of the bits of these floats.
 };
 constexpr char kMagic[9] = "pnstckS1";
 

@@ -81,7 +81,7 @@ void refuses(const std::string& from, const std::string& to, const std::string& 
   test::expect_error(code, why, [&] { read_network(SafetensorsFile::open(folder.path("b.safetensors"))); });
 }
 
-TEST(NetworkFile, RefusesWhatContradictsItself) {
+TEST(NetworkFile, RefusesContradictions) {
   refuses("\"format\":1", "\"format\":2", "has the format 2 of networks, and this version reads 1",
           ErrorCode::incompatible);
   refuses("\"reads\":[0,1]", "\"reads\":[0,2]", "MatMul 'product' reads a value that is not there yet");

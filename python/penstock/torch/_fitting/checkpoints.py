@@ -59,7 +59,7 @@ class Checkpoints:
         if begun:
             return begun
         alone = self._group.size == 1
-        if alone:  # of which the thread that writes would warn
+        if alone:  # the writing thread would warn that there is only one rank
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         owned = {name: t.detach().clone() if t.device.type == "cpu" else t.detach() for name, t in tensors.items()}
         future = dcp.async_save(owned, checkpoint_id=path, process_group=self._group.files, no_dist=alone)

@@ -32,7 +32,7 @@ struct Scope {
     int here, outer;
   };
   std::vector<Capture> captured = {};
-  /// Of a function: its call, whose attributes nodes may refer to.
+  /// In the body of a function: its call, because nodes may refer to its attributes.
   const NodeMessage* call = nullptr;
   const FunctionMessage* function = nullptr;
 };
