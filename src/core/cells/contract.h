@@ -7,7 +7,8 @@
 //   (-1: none), and spread_memory, true if each channel should start with a different time constant;
 //   has_kink, true if the slope of a function of its logits jumps; tests avoid these points.
 // Dense cells (scan == false) have
-//   saved N, phases (1 or 2), split_gradients (true if drh differs from dwx);
+//   saved N, phases (1 or 2), split_gradients (true if drh differs from dwx), and bounded, true if h stays in -1 .. 1
+//   from a zero state on, as outputs of tanh do that gates weigh;
 //   forward(wx[G], rh[G], prev[S], next[S], save[N]) with wx = W x + bias_ih, rh = R h + bias_hh;
 //   backward(save[N], prev[S], dnext[S], dwx[G], drh[G], dprev[S]); dprev excludes the part that flows through rh,
 //   which the engine adds.
@@ -33,7 +34,7 @@ concept CountsAreSound =
 template <class Cell>
 concept DeclaresDense = !Cell::scan && requires(int number, bool flag) {
   number = Cell::saved, number = Cell::phases;
-  flag = Cell::split_gradients;
+  flag = Cell::split_gradients, flag = Cell::bounded;
 }
 &&Cell::saved >= 1 && (Cell::phases == 1 || Cell::phases == 2);
 

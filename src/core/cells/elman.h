@@ -2,6 +2,7 @@
 
 struct TanhActivation {
   static constexpr bool has_kink = false;
+  static constexpr bool bounded = true;  // by 1
 
   template <class V>
   static PENSTOCK_CELL V value(V x) {
@@ -16,6 +17,7 @@ struct TanhActivation {
 
 struct ReluActivation {
   static constexpr bool has_kink = true;
+  static constexpr bool bounded = false;
 
   template <class V>
   static PENSTOCK_CELL V value(V x) {
@@ -38,6 +40,7 @@ struct Elman {
   static constexpr bool has_kink = Activation::has_kink;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = false;
+  static constexpr bool bounded = Activation::bounded;
   static constexpr bool scan = false;
 
   template <class V>

@@ -13,6 +13,7 @@ struct Gru {
   static constexpr bool has_kink = false;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = true;  // r multiplies R h but not W x: their gradients differ
+  static constexpr bool bounded = true;
   static constexpr bool scan = false;
 
   template <class V>
@@ -54,6 +55,7 @@ struct GruResetBefore {
   static constexpr int phases = 2;
   static constexpr int first_gates = 2;  // r, z read R h; n reads R operand
   static constexpr bool split_gradients = false;
+  static constexpr bool bounded = true;
   static constexpr bool scan = false;
 
   template <class V>

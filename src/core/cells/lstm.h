@@ -12,6 +12,7 @@ struct Lstm {
   static constexpr bool has_kink = false;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = false;
+  static constexpr bool bounded = true;
   static constexpr bool scan = false;
 
   template <class V>

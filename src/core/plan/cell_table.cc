@@ -15,9 +15,6 @@ namespace {
 
 #include "cells/contract.h"
 
-/// Cells whose h never leaves -1 .. 1: outputs of tanh, weighted by gates.
-constexpr std::string_view kBounded[] = {Lstm::name, Slstm::name, Gru::name, GruResetBefore::name, ElmanTanh::name};
-
 template <class Cell>
 CellTraits traits_of(std::string_view type, int index) {
   CellTraits traits;
@@ -27,12 +24,12 @@ CellTraits traits_of(std::string_view type, int index) {
   traits.keep_gate = Cell::keep_gate;
   traits.overwrite_gate = Cell::overwrite_gate;
   traits.spread_memory = Cell::spread_memory;
-  traits.bounded = std::ranges::count(kBounded, traits.info.name) > 0;
   traits.first_gates = Cell::gates;
   if constexpr (!Cell::scan) {
     traits.saved = Cell::saved;
     traits.phases = Cell::phases;
     traits.split_gradients = Cell::split_gradients;
+    traits.bounded = Cell::bounded;
     if constexpr (Cell::phases == 2) traits.first_gates = Cell::first_gates;
   }
   return traits;

@@ -34,7 +34,7 @@ struct CellTraits {
   int phases = 1;                ///< 2: the last gates read an operand that the first ones compute
   int first_gates = 0;           ///< Gates of the first phase; all gates if phases == 1
   bool split_gradients = false;  ///< The gradient of R h differs from that of W x
-  bool bounded = false;          ///< |h| <= max(1, |h before|); false if unknown
+  bool bounded = false;          ///< |h| <= 1 from a zero state on; false if unknown
   int alive = 0;                 ///< Values of a unit that a pass needs at the same time (custom cells)
   int learnt = 0;                ///< K, learnt vectors [H] behind the G gates of bias_ih (custom cells)
   bool averages = false;         ///< A unit reads means over its head (custom cells)

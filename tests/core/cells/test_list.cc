@@ -163,6 +163,28 @@ TEST(List, EveryCellIsTheOraclesOne) {
 #undef PENSTOCK_CHECK
 }
 
+/// Returns the largest |h| of 300 steps of large logits from a zero state.
+template <class Cell>
+double largest_output() {
+  Random random(3);
+  Arguments arguments = draw(random, Cell::gates, Cell::states);
+  arguments.prev.assign(Cell::states, 0.0);
+  double largest = 0.0;
+  for (int step = 0; step < 300; ++step) {
+    for (double& x : arguments.wx) x = random.uniform(-20.0, 20.0);
+    arguments.prev = answer_of_dense<Cell, double>(arguments).next;
+    largest = std::max(largest, std::abs(arguments.prev[0]));
+  }
+  return largest;
+}
+
+TEST(List, OutputsOfBoundedCellsStayWithinOne) {
+  using namespace cells_on_host;
+#define PENSTOCK_CHECK(Cell) EXPECT_EQ(largest_output<Cell>() <= 1.0, Cell::bounded) << Cell::name;
+  PENSTOCK_DENSE_CELLS(PENSTOCK_CHECK)
+#undef PENSTOCK_CHECK
+}
+
 /// Infinite logits of the gates in turn, for a state and a candidate that are finite: no NaN comes of them.
 template <class Cell, class V>
 void expect_limits() {
