@@ -27,7 +27,10 @@ endif()
 if(PENSTOCK_EMULATE_AMX)
   target_compile_definitions(penstock_flags INTERFACE PENSTOCK_EMULATE_AMX)
 endif()
+# Layers without exceptions have no type information either, unless UBSan, which finds the type of an object by it.
+set(PENSTOCK_NO_RTTI -fno-rtti)
 if(PENSTOCK_SANITIZE)
+  set(PENSTOCK_NO_RTTI "")
   target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)
   target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})

@@ -23,7 +23,7 @@ foreach(target penstock_runtime penstock_runtime_kernels)
   # A namespace of its own keeps what is compiled without exceptions apart from the full library in the same program.
   target_compile_definitions(${target} PRIVATE penstock=penstock_runtime PENSTOCK_SMALL_STEPS=1
                              HWY_DISABLE_PCLMUL_AES)  # which -march=x86-64-v3 does not have, and nobody here needs
-  target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections)
+  target_compile_options(${target} PRIVATE -fno-exceptions ${PENSTOCK_NO_RTTI} -ffunction-sections -fdata-sections)
   if(NOT PENSTOCK_SANITIZE)
     target_compile_options(${target} PRIVATE -fno-asynchronous-unwind-tables)
   endif()
