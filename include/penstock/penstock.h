@@ -27,6 +27,7 @@
 #include "penstock/scan.h"
 #include "penstock/scan_program.h"
 #include "penstock/sequence_run.h"
+#include "penstock/session_pool.h"
 #include "penstock/sources.h"
 #include "penstock/stop.h"
 #include "penstock/stream.h"

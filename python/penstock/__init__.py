@@ -35,7 +35,7 @@ from .errors import (
     Unsupported,
 )
 from .layers import Recurrent, Tape
-from .models import Model, Session, SessionBatch
+from .models import Model, Session, SessionBatch, SessionPool
 from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -73,6 +73,7 @@ __all__ = [
     "SLSTMCell",
     "Session",
     "SessionBatch",
+    "SessionPool",
     "Tape",
     "TrainResult",
     "Unsupported",

@@ -195,3 +195,94 @@ class SessionBatch:
 
     def __repr__(self) -> str:
         return f"<penstock.SessionBatch of {self.rows} rows of {self.model!r}>"
+
+
+class SessionPool:
+    """Runs a model on thousands of streams on a CPU, which join, step and leave at any time.
+
+    A call takes one step of any open sessions, and the pool computes these steps in batches. Each session has the answers
+    of a :class:`Session` to the bit. Calls release the interpreter's lock; a call while another one uses the pool raises
+    InvalidArgument.
+
+    Args:
+        model: A :class:`Model`. The pool keeps its current weights; later training affects only new pools.
+        capacity: Number of sessions that may be open at a time.
+        precision: As for :meth:`Model.forward`.
+        threads: Number of threads. 0: all that the machine offers.
+
+    Raises:
+        InvalidArgument: ``capacity`` is below 1 or above 2^24.
+        OutOfMemory: The states do not fit into memory.
+    """
+
+    def __init__(self, model: Model, capacity: int, *, precision: str = "full", threads: int = 0) -> None:
+        self.model = model
+        self._pool = _core.SessionPool(model_of(model), capacity, execution("auto", "cpu", threads, True, precision))
+
+    @property
+    def capacity(self) -> int:
+        """The number of sessions that may be open at a time."""
+        return self._pool.capacity
+
+    @property
+    def open_sessions(self) -> int:
+        """The number of open sessions."""
+        return self._pool.open_sessions
+
+    def open(self) -> int:
+        """Opens a session at the start of a sequence and returns its number, which no other session of the pool has.
+
+        Raises:
+            OutOfMemory: ``capacity`` sessions are open.
+        """
+        return self._pool.open()
+
+    def close(self, session: int) -> None:
+        """Closes a session.
+
+        Raises:
+            InvalidArgument: The session is not open in this pool.
+        """
+        self._pool.close(session)
+
+    def reset(self, session: int) -> None:
+        """Returns a session to the start of a sequence. Raises as :meth:`close`."""
+        self._pool.reset(session)
+
+    def state(self, session: int) -> NDArray:
+        """Returns a copy of the state of a session, float32, as :attr:`Session.state` has it. Raises as :meth:`close`."""
+        state: Any = self._pool.state(session)
+        return state
+
+    def restore(self, session: int, state: ArrayLike) -> None:
+        """Continues a session from a state of :meth:`state` or :attr:`Session.state`, perhaps of another process.
+
+        Raises:
+            InvalidArgument: The session is not open in this pool, or the state has another size or is not finite.
+        """
+        self._pool.restore(session, state)
+
+    def push(
+        self, sessions: ArrayLike, steps: ArrayLike, *, out: Buffer | None = None
+    ) -> tuple[NDArray, dict[int, Exception]]:
+        """Takes one step of each of N sessions and returns the outputs ``[N, O]`` and the failures.
+
+        A failure is the exception of a session, by its position in the call; its outputs are NaN, and all others took
+        their step. It is InvalidArgument for a session that is not open or comes twice and for a wrong token or
+        feature; the state is then as before. It is NumericalError if an output is not finite; the session is then reset.
+
+        Args:
+            sessions: Numbers of the sessions, int64 ``[N]``.
+            steps: Tokens, int32 ``[N]``, or normalised float32 features ``[N, I]``.
+            out: Array for the outputs, float32 ``[N, O]``. None: a new array.
+
+        Raises:
+            InvalidArgument: An argument has the wrong shape; no session took a step.
+        """
+        answers: Any = self._pool.push(sessions, steps, out)
+        return answers
+
+    __reduce_ex__ = refuse_pickle("make another one of its model, and restore() the states of state() there")
+
+    def __repr__(self) -> str:
+        return f"<penstock.SessionPool of {self.open_sessions} of {self.capacity} sessions of {self.model!r}>"

@@ -9,7 +9,7 @@ from ._answers import evaluate, predict
 from ._execution import execution
 from ._library_objects import dataset_of
 from ._keywords import explain_keywords
-from ._session import Session, SessionBatch
+from ._session import Session, SessionBatch, SessionPool
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._types import Mode
     from .datasets import Dataset
 
-__all__ = ["Model", "Session", "SessionBatch"]
+__all__ = ["Model", "Session", "SessionBatch", "SessionPool"]
 
 #: Arguments of :class:`Model` that are fields of :attr:`Model.spec`.
 _SPEC = ("cell", "width", "blocks", "hidden_size", "heads", "convolution", "feed_forward", "dropout", "end_norms",

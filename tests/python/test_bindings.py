@@ -291,6 +291,9 @@ def model_calls():
     yield "Model.forward state", lambda a: model.forward(tokens, a), (8,)
     yield "Session.push", lambda a: penstock.Session(model).push(a), (1,)
     yield "SessionBatch.push", lambda a: penstock.SessionBatch(model, 3).push(a), (3,)
+    pool = penstock.SessionPool(model, 3)
+    sessions = [pool.open() for _ in range(3)]
+    yield "SessionPool.push", lambda a: pool.push(sessions, a), (3,)
 
 
 BINDINGS = {name: (call, shape) for name, call, shape in [*network_calls(), *model_calls()]}

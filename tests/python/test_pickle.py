@@ -125,7 +125,7 @@ def test_what_cannot_be_pickled_names_the_remedy(tmp_path):
         (data, "Dataset", "open it there"),
         (session, "Session", "session.state"),
         (penstock.SessionBatch(session.model, 2), "SessionBatch", "make another one"),
-        (penstock.SessionBatch(session.model, 2), "SessionBatch", "make another one of its model"),
+        (penstock.SessionPool(session.model, 2), "SessionPool", "restore"),
         (penstock.Recurrent("gru", 1, 1).tape(), "Tape", "run the forward pass"),
         (problem, "Model", "build it in the process"),
         (problem.solve(), "Solution", "dict\\(solution\\)"),

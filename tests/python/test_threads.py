@@ -112,6 +112,20 @@ def test_a_batch_of_sessions_refuses_a_second_call_at_once(text):
     np.testing.assert_array_equal(batch.push(np.full(64, 65, np.int32)), expected)
 
 
+def test_a_pool_of_sessions_refuses_a_second_call_at_once(text):
+    model, _ = text
+    pool = penstock.SessionPool(model, 64, threads=1)
+    sessions = [pool.open() for _ in range(64)]
+    messages = at_once(*[lambda: pool.push(sessions, np.full(64, 65, np.int32)), lambda: pool.close(pool.open())] * 2, times=20)
+    told = ("the pool of sessions is in use by another call", "all 64 sessions of the pool are open")
+    assert all(any(text in message for text in told) for message in messages)
+    for session in sessions:
+        pool.reset(session)
+    expected = penstock.Session(model).push(65)
+    answers, failures = pool.push(sessions, np.full(64, 65, np.int32))
+    assert not failures and (answers == expected).all()
+
+
 def test_what_reads_an_array_may_use_the_session_itself(series_model):
     session = penstock.Session(series_model)
     size = series_model.data["input_size"]

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "penstock/error.h"
 #include "penstock/types.h"
 
 /// Each function binds one part of the module `_core`.
@@ -22,6 +23,9 @@ void bind_networks(nanobind::module_& module);
 void bind_answers(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
 void bind_constraints(nanobind::module_& module);
+
+/// Returns an exception of Python with the words and the fields of an error.
+nanobind::object exception_of(const Error& error);
 
 /// Returns the words of Python for a setting of the library: "clip=1" for ("clip", "1"). See SettingWords.
 std::string argument_words(const std::string& setting, const std::string& value);

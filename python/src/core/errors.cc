@@ -26,18 +26,19 @@ nb::object text_or_none(const std::string& text) {
   return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
 }
 
-/// Raises an exception of Python with the words and the fields of an error.
-void set_error(nb::handle type, const Error& error) {
-  const nb::object raised = type(text_or_none(error.message().text(argument_words)));
+}  // namespace
+
+nb::object exception_of(const Error& error) {
+  const char* const name = kClasses[static_cast<std::size_t>(error.code())];
+  const nb::object type = nb::module_::import_("penstock.errors").attr(name);
+  nb::object raised = type(text_or_none(error.message().text(argument_words)));
   const std::string renamed = argument_words(error.fields().argument, "");
   raised.attr("argument") = text_or_none(renamed.empty() ? error.fields().argument : renamed);
   raised.attr("value") = text_or_none(error.fields().value);
   raised.attr("allowed") = text_or_none(error.fields().allowed);
   raised.attr("remedy") = text_or_none(error.fields().remedy.text(argument_words));
-  PyErr_SetObject(type.ptr(), raised.ptr());
+  return raised;
 }
-
-}  // namespace
 
 std::string argument_words(const std::string& setting, const std::string& value) {
   if (setting == "norms" && !value.empty()) return std::string("end_norms") + (value == "all" ? "=True" : "=False");
@@ -54,12 +55,12 @@ void bind_errors(nanobind::module_&) {
     try {
       std::rethrow_exception(pointer);
     } catch (const Error& error) {
-      PyObject* errors = PyImport_ImportModule("penstock.errors");
-      const char* const name = kClasses[static_cast<std::size_t>(error.code())];
-      PyObject* type = errors == nullptr ? nullptr : PyObject_GetAttrString(errors, name);
-      if (type != nullptr) set_error(type, error);
-      Py_XDECREF(type);
-      Py_XDECREF(errors);
+      try {
+        const nb::object raised = exception_of(error);
+        PyErr_SetObject(raised.type().ptr(), raised.ptr());
+      } catch (nb::python_error& another) {
+        another.restore();
+      }
     }
   });
 }

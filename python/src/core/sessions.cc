@@ -10,6 +10,7 @@
 
 #include "bindings.h"
 #include "models.h"
+#include "penstock/session_pool.h"
 #include "penstock/stop.h"
 #include "penstock/stream.h"
 
@@ -172,6 +173,65 @@ class BoundSessionBatch {
   Shared<SessionBatch> batch_;
 };
 
+/// Sessions that step in any company, by their numbers. Calls release the GIL; of two calls at the same time, the
+/// second one is refused.
+class BoundSessionPool {
+ public:
+  BoundSessionPool(SharedModel& model, Index capacity, const CallExecution& execution)
+      : pool_(make(model, capacity, execution), "the pool of sessions") {}
+
+  Index capacity() { return Pool(pool_)->capacity(); }
+  Index open_sessions() { return Pool(pool_)->open_sessions(); }
+  std::uint64_t open() { return Pool(pool_)->open().id; }
+  void close(std::uint64_t session) { Pool(pool_)->close({session}); }
+  void reset(std::uint64_t session) { Pool(pool_)->reset({session}); }
+  nb::object state(std::uint64_t session) {
+    const std::vector<float> values = Pool(pool_)->state({session});
+    return array_of(Shape{static_cast<Index>(values.size())}, values);
+  }
+  void restore(std::uint64_t session, nb::handle state) {
+    const Array values = Array(state, "state", Scalar::f32).contiguous();
+    Pool(pool_)->restore({session}, values.values<float>());
+  }
+
+  /// Returns the outputs [N, O] and the exceptions of sessions that failed, by position.
+  nb::tuple push(nb::handle sessions, nb::handle steps, nb::handle out) {
+    const bool is_text = data_.vocabulary > 0;
+    const Array numbers = Array(sessions, "sessions", Scalar::i64).contiguous();
+    if (numbers.rank() != 1) refuse("sessions must have the shape (N,), not " + text_of(numbers.shape()));
+    const Array given = Array(steps, is_text ? "tokens" : "features", is_text ? Scalar::i32 : Scalar::f32).contiguous();
+    if (is_text) given.require_shape(Shape{numbers.size()}, "(N,)");
+    if (!is_text) given.require_shape(Shape{numbers.size(), data_.input_size()}, "(N, I)");
+    const Array answer = answer_in(out, {numbers.size(), data_.output_size()}, "(N, O)");
+    const std::span<float> outputs(answer.as<float>(), static_cast<std::size_t>(answer.size()));
+    const auto step = [&] {
+      const nb::gil_scoped_release unlocked;
+      const Pool pool(pool_);
+      std::vector<PooledSession> all;
+      for (const std::int64_t number : numbers.values<std::int64_t>())
+        all.push_back({static_cast<std::uint64_t>(number)});
+      return is_text ? pool->push(all, given.values<std::int32_t>(), outputs)
+                     : pool->push(all, given.values<float>(), outputs);
+    };
+    nb::dict failures;
+    for (const PoolFailure& failure : step()) failures[nb::int_(failure.position)] = exception_of(failure.error);
+    return nb::make_tuple(out.is_none() ? answer.object() : nb::borrow(out), failures);
+  }
+
+ private:
+  using Pool = Shared<SessionPool>::Writing;
+
+  SessionPool make(SharedModel& shared, Index capacity, const CallExecution& execution) {
+    const nb::gil_scoped_release unlocked;
+    const SharedModel::Reading model(shared);
+    data_ = model->data();
+    return {*model, capacity, execution.on};
+  }
+
+  DataDescription data_;
+  Shared<SessionPool> pool_;
+};
+
 }  // namespace
 
 void bind_sessions(nb::module_& module) {
@@ -194,6 +254,16 @@ void bind_sessions(nb::module_& module) {
       .def("seed", &BoundSessionBatch::seed, nb::arg("row"), nb::arg("seed"))
       .def("generate", &BoundSessionBatch::generate, nb::arg("steps"), nb::arg("temperature"), nb::arg("top_k"),
            nb::arg("top_p"));
+  nb::class_<BoundSessionPool>(module, "SessionPool")
+      .def(nb::init<SharedModel&, Index, const CallExecution&>())
+      .def_prop_ro("capacity", &BoundSessionPool::capacity)
+      .def_prop_ro("open_sessions", &BoundSessionPool::open_sessions)
+      .def("open", &BoundSessionPool::open)
+      .def("close", &BoundSessionPool::close, nb::arg("session"))
+      .def("reset", &BoundSessionPool::reset, nb::arg("session"))
+      .def("state", &BoundSessionPool::state, nb::arg("session"))
+      .def("restore", &BoundSessionPool::restore, nb::arg("session"), nb::arg("state"))
+      .def("push", &BoundSessionPool::push, nb::arg("sessions"), nb::arg("steps"), nb::arg("out").none());
 }
 
 }  // namespace penstock::python

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include "base/alive.h"
 #include "base/check.h"
 #include "nn/enough_memory.h"
@@ -11,24 +8,9 @@
 
 namespace penstock {
 
+using streaming::require_features, streaming::require_near, streaming::require_tokens;
+
 namespace {
-
-void require_tokens(const DataDescription& data) {
-  require(data.vocabulary > 0, "this model reads features, not tokens");
-}
-
-void require_features(const DataDescription& data, Index rows, std::size_t given) {
-  require(data.vocabulary == 0, "this model reads tokens, not features");
-  require(static_cast<Index>(given) == rows * data.input_size(), "features must hold {} values, not {}",
-          rows * data.input_size(), given);
-}
-
-void require_near(std::span<const float> features) {
-  const auto near = [](float value) { return std::abs(static_cast<double>(value)) <= Column::furthest; };
-  const auto far = std::ranges::find_if_not(features, near);
-  require_argument(far == features.end(), "features", far == features.end() ? 0.0f : *far, "numbers of at most {:g}",
-                   Column::furthest);
-}
 
 /// Outputs that are not finite come of a state that is not, or soon will make one: whatever follows would be lost.
 std::span<const float> checked(std::span<const float> outputs, streaming::SessionRows& row) {
@@ -126,9 +108,7 @@ Session Session::clone() const { return Session(std::make_unique<Impl>(held().ro
 std::vector<float> Session::state() const { return held().row.state(); }
 
 void Session::restore(std::span<const float> state) {
-  const Index size = held().row.state_size();
-  require(static_cast<Index>(state.size()) == size, "state must hold {} values, not {}", size, state.size());
-  require(ops::all_finite(0, size, state.data()), "state must hold finite values");
+  streaming::require_state(held().row.state_size(), state);
   held().row.restore(state);
 }
 

@@ -1,10 +1,12 @@
 #include "stream/session_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/counter_random.h"
+#include "ops/pointwise/elementwise.h"
 
 namespace penstock::streaming {
 
@@ -28,6 +30,28 @@ ops::Target step_target(Index rows, const Execution& execution) {
 std::size_t floats(Index count) { return static_cast<std::size_t>(count) * sizeof(float); }
 
 }  // namespace
+
+void require_tokens(const DataDescription& data) {
+  require(data.vocabulary > 0, "this model reads features, not tokens");
+}
+
+void require_features(const DataDescription& data, Index rows, std::size_t given) {
+  require(data.vocabulary == 0, "this model reads tokens, not features");
+  require(static_cast<Index>(given) == rows * data.input_size(), "features must hold {} values, not {}",
+          rows * data.input_size(), given);
+}
+
+void require_near(std::span<const float> features) {
+  const auto near = [](float value) { return std::abs(static_cast<double>(value)) <= Column::furthest; };
+  const auto far = std::ranges::find_if_not(features, near);
+  require_argument(far == features.end(), "features", far == features.end() ? 0.0f : *far, "numbers of at most {:g}",
+                   Column::furthest);
+}
+
+void require_state(Index size, std::span<const float> state) {
+  require(static_cast<Index>(state.size()) == size, "state must hold {} values, not {}", size, state.size());
+  require(ops::all_finite(1, size, state.data()), "state must hold finite values");
+}
 
 SessionRows::SessionRows(const Model::Impl& model, Index rows, const Execution& execution)
     : SessionRows([&] {
@@ -59,9 +83,11 @@ SessionRows::SessionRows(Parts parts)
       output_(queue_, staged_output_.bytes()),
       state_(queue_, floats(parts.state_size)) {
   state_.zero();
-  output_.zero();  // what is drawn before the first step is any token
+  if (!target_.execution.device.is_cuda()) input_.zero();  // rows that nobody fills, too, are computed
+  output_.zero();                                          // what is drawn before the first step is any token
   workspace_.emplace(program_, weights_->shared_queue());
   bind(*workspace_);
+  find_state_parts();
   call_ = {.batch = {.rows = rows(), .steps = 1}, .threads = target_.execution.threads, .stream = queue_.stream()};
   workspace_->refresh(call_);
   if (target_.execution.device.is_cuda()) record();
@@ -106,23 +132,42 @@ std::span<const float> SessionRows::step() {
 }
 
 std::span<const float> SessionRows::push(const std::int32_t* tokens) {
-  std::memcpy(recording_ ? staged_input_.data() : input_.data(), tokens, input_.bytes());
+  std::memcpy(input(), tokens, input_.bytes());
   return step();
 }
 
 std::span<const float> SessionRows::push(const float* features) {
-  std::memcpy(recording_ ? staged_input_.data() : input_.data(), features, input_.bytes());
+  std::memcpy(input(), features, input_.bytes());
   return step();
 }
 
-void SessionRows::reset(Index row) {
-  require_argument(row >= 0 && row < rows(), "row", row, "in 0..{}", rows() - 1);
+void SessionRows::find_state_parts() {
   for (const graph::Value& value : workspace_->program().graph().values()) {
     if (value.home != graph::Home::state_in) continue;
     const Index width = value.width / value.states;
     for (Index state = 0; state < value.states; ++state) {
-      state_.zero(floats(width), floats(value.offset * rows() + (state * rows() + row) * width));
+      const Index alone = value.offset + state * width;
+      state_parts_.push_back({.alone = alone, .begin = alone * rows(), .width = width});
     }
+  }
+}
+
+void SessionRows::reset(Index row) {
+  require_argument(row >= 0 && row < rows(), "row", row, "in 0..{}", rows() - 1);
+  for (const StatePart& part : state_parts_) state_.zero(floats(part.width), floats(part.begin + row * part.width));
+}
+
+void SessionRows::set_row(Index row, const float* state) {
+  auto* const all = static_cast<float*>(state_.data());
+  for (const StatePart& part : state_parts_) {
+    std::copy_n(state + part.alone, part.width, all + part.begin + row * part.width);
+  }
+}
+
+void SessionRows::copy_row(Index row, float* state) const {
+  const auto* const all = static_cast<const float*>(state_.data());
+  for (const StatePart& part : state_parts_) {
+    std::copy_n(all + part.begin + row * part.width, part.width, state + part.alone);
   }
 }
 

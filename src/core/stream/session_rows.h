@@ -10,6 +10,14 @@
 /// Implementation of Session and SessionBatch: rows of a model that take one step at a time.
 namespace penstock::streaming {
 
+/// Throw Error(invalid_argument) unless the model reads tokens; features, of which there are `given` for `rows` rows;
+/// unless features are finite and at most Column::furthest in magnitude.
+void require_tokens(const DataDescription& data);
+void require_features(const DataDescription& data, Index rows, std::size_t given);
+void require_near(std::span<const float> features);
+/// Throws Error(invalid_argument) unless the state has `size` finite values.
+void require_state(Index size, std::span<const float> state);
+
 /// Rows that take one step at a time, with all memory that steps need. The constructor allocates it; generate()
 /// allocates more on its first call with a Sampling.
 class SessionRows {
@@ -22,11 +30,18 @@ class SessionRows {
 
   Index rows() const { return target_.rows; }
   const DataDescription& data() const { return data_; }
+  /// Where a step reads tokens [B] or features [B, I].
+  void* input() { return recording_ ? staged_input_.data() : input_.data(); }
+  /// Computes a step from input(); returns outputs [B, O].
+  std::span<const float> step();
   /// Computes a step from a token of each row [B], or from features [B, I]; returns outputs [B, O].
   std::span<const float> push(const std::int32_t* tokens);
   std::span<const float> push(const float* features);
   void reset() { state_.zero(); }
   void reset(Index row);
+  /// On a CPU: set and copy the state of a row, in the order of a session by itself.
+  void set_row(Index row, const float* state);
+  void copy_row(Index row, float* state) const;
   /// Size and copy of the state of all rows, in its internal order, and back.
   Index state_size() const { return static_cast<Index>(state_.bytes() / sizeof(float)); }
   std::vector<float> state() const;
@@ -55,9 +70,15 @@ class SessionRows {
     std::optional<ops::Recording> one, several;
   };
 
+  /// A state of a node, contiguous for each row.
+  struct StatePart {
+    Index alone;  // begin in the state of a session by itself
+    Index begin;  // of row 0
+    Index width;  // floats of a row; rows follow each other
+  };
   void bind(graph::Workspace& workspace);
+  void find_state_parts();
   void record();
-  std::span<const float> step();
   Generation& generation_for(const Sampling& sampling);
   void upload_draws();
   void run(const Generation& generation, Index steps);
@@ -73,6 +94,7 @@ class SessionRows {
   // Each has a fixed address, so a step binds nothing again.
   ops::StagingBuffer staged_input_, staged_output_;
   ops::Buffer input_, output_, state_;
+  std::vector<StatePart> state_parts_;
   std::optional<graph::Workspace> workspace_;
   std::optional<ops::Recording> recording_;  // GPUs: a recorded step
 
