@@ -7,6 +7,7 @@ import os
 from . import _core
 from ._answers import evaluate, predict
 from ._execution import execution
+from ._hub import Pretrained, parsed_history
 from ._library_objects import dataset_of
 from ._keywords import explain_keywords
 from ._session import Session, SessionBatch, SessionPool
@@ -29,7 +30,7 @@ _SPEC = ("cell", "width", "blocks", "hidden_size", "heads", "convolution", "feed
          "from_last")  # fmt: skip
 
 
-class Model:
+class Model(Pretrained):
     """A sequence model: embedding or linear input, blocks of (norm, recurrent layer, residual), norm, linear head.
 
     Args:
@@ -217,7 +218,7 @@ class Model:
         Raises:
             IoFailure: The file cannot be written.
         """
-        self._model.save(os.fspath(path), self.history)
+        self._model.save(os.fspath(path), self._history or {})
 
     def save_onnx(self, path: str | os.PathLike[str], *, normalised: bool = False, group: str = "") -> None:
         """Writes the model as ONNX (opset 17), which onnxruntime and others run without Penstock.
@@ -277,7 +278,7 @@ class Model:
 
         Empty for an untrained model.
         """
-        return dict(self._history or {})
+        return parsed_history(self._history or {})
 
     @property
     def task(self) -> str:

@@ -210,6 +210,7 @@ def python_writers():
         return []
     found = {
         "Model.save": ("m.safetensors", lambda path, v: model(v).save(path)),
+        "Model.save_pretrained": ("model.safetensors", lambda path, v: model(v).save_pretrained(os.path.dirname(path))),
         "Model.save_onnx": ("m.onnx", lambda path, v: model(v).save_onnx(path)),
         "Network.save": ("n.safetensors", save_network),
         "Recurrent.save_onnx": ("r.onnx", save_recurrent_onnx),

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from .. import _core
 from .._cell_forms import parameter_shapes
+from .._hub import Pretrained
 from ..equations import with_equations
 from ._checks import is_exported
 from ._counter_dropout import counter_dropout, keys_of
@@ -218,7 +219,7 @@ def _run_layers(module, x, state, reset=None, masks=None):
     return module.head(x if module.norm is None else module.norm(x)), after
 
 
-class SequenceModel(nn.Module):
+class SequenceModel(Pretrained, nn.Module):
     """A model of ``penstock train``: embedding or linear input, blocks of norm, recurrent layer and residual, head.
 
     The keys of the ``state_dict`` are the names of the tensors in the model file. An ensemble (``spec["members"]``
