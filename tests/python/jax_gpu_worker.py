@@ -103,7 +103,7 @@ def call(name, arguments, results, numbers, cell=None):
 
 def check_layers(cell, gates, states, time_major):
     rows, steps, inputs, hidden = 4, 6, 16, 32
-    numbers = (inputs, hidden, 1, 1, 0, 2, 0, 0, rows, steps, 1, 1, int(not time_major), 0, 0)
+    numbers = (inputs, hidden, 1, 1, 0, 2, 0, 0, rows, steps, 0, 1, 1, int(not time_major), 0, 0)
     first = (steps, rows) if time_major else (rows, steps)
     weights = [(gates * hidden, inputs), (gates * hidden, hidden), (gates * hidden,), (gates * hidden,)]
     state = (states, 1, rows, hidden)
@@ -122,6 +122,24 @@ def check_layers(cell, gates, states, time_major):
     assert message == f"the tape must be u8 [{tape}]", message
 
 
+def check_parts(cell, gates, states):
+    """Parts of 4 rows of 6 steps as 24 packed rows."""
+    positions, inputs, hidden = 24, 16, 32
+    numbers = (inputs, hidden, 1, 1, 0, 2, 0, 0, positions, 6, positions, 0, 0, 1, 0, 0)
+    weights = [(gates * hidden, inputs), (gates * hidden, hidden), (gates * hidden,), (gates * hidden,)]
+    state = (states, 1, positions, hidden)
+    given = [*map(array, [(positions, inputs), *weights, state]), array((positions + 1, 2), "int32")]
+    (tape, forward), (_, backward) = (_library.recurrent_bytes(cell, numbers, way, True) for way in (False, True))
+    saved = [array((positions, hidden)), array(tape, "uint8")]
+    results = [saved[0], array(state), saved[1], array(forward, "uint8")]
+    assert call("recurrent", given, results, [*numbers, 1, 1], cell) is None
+    message = call("recurrent", [*given[:-1], array((4, 2), "int32")], results, [*numbers, 1, 1], cell)
+    assert message == "the offsets of packed rows must be i32 [25, 2]", message
+    gradients = [*map(array, [(positions, inputs), *weights, state]), array(backward, "uint8")]
+    given += [*saved, array((positions, hidden)), array(state)]
+    assert call("recurrent_backward", given, gradients, [*numbers, 1, 1], cell) is None
+
+
 def check_scans(channels):
     numbers, whole, state = [0, 0, 1, 1, 1, 4, 300, channels, 0], (4, 300, channels), (4, channels)
     workspaces = [array(_library.scan_bytes(numbers, way, 0), "uint8") for way in (False, True)]
@@ -135,5 +153,7 @@ if __name__ == "__main__":
     for place in (False, True):
         check_layers("gru", 3, 1, place)
         check_layers("lstm", 4, 2, place)
+    check_parts("gru", 3, 1)
+    check_parts("lstm", 4, 2)
     check_scans(64)
     check_scans(5)

@@ -44,6 +44,14 @@ def test_values_and_gradients_equal_lax_scan(cell):
     assert_alike(gradients(ours), gradients(theirs))
 
 
+def test_calls_run_where_jit_is_disabled():
+    x, weights = make("gru")
+    gradient = jax.value_and_grad(lambda x: mixed(pj.gru(x, weights)))
+    with jax.disable_jit():
+        found = gradient(x)
+    assert_alike(found, gradient(x))
+
+
 @pytest.mark.parametrize("layer", ["lstm", "gru", "elman", "slstm", "min_gru", "min_lstm"])
 def test_stacks_equal_the_reference(layer):
     cell = layer.replace("_", "")
@@ -217,6 +225,64 @@ def test_scans_equal_their_steps(logarithmic, reverse):
     assert_alike(derivatives(ours), derivatives(theirs))
     many = jnp.stack([a, 0.5 * a])
     assert_alike(jax.vmap(ours, (0, None, None))(many, b, h0)[0][1], ours(0.5 * a, b, h0)[0])
+
+
+def restarted_by_steps(cell, x, weights, state, to):
+    """`state` is a tuple of [L, B, H], `to` one of [L, B, T, H]."""
+    outputs = []
+    for t in range(x.shape[1]):
+        state = tuple(jnp.where(MASK[:, t, None], a[:, :, t], s) for a, s in zip(to, state))
+        y, state = pj.recurrent(x[:, t : t + 1], weights, state if len(state) > 1 else state[0], cell=cell)
+        state = state if isinstance(state, tuple) else (state,)
+        outputs.append(y)
+    return jnp.concatenate(outputs, 1), state
+
+
+@pytest.mark.parametrize("axes", [(), (3,), (3, 5)])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "mingru", sees_c_in_jax])
+def test_restarts_at_given_states(cell, axes):
+    x, weights = make(cell, num_layers=2)
+    count = 2 if cell in ("lstm", sees_c_in_jax) else 1
+    start, to = ((each,) if count == 1 else each for each in (states_for(count, (2, 3, 4)), states_for(count, (2, *axes, 4))))
+
+    def ours(x, weights, start, to):
+        states = [each if count > 1 else each[0] for each in (start, to)]
+        y, last = pj.recurrent(x, weights, states[0], cell=cell, reset_mask=MASK, reset_to=states[1])
+        return y, last if count > 1 else (last,)
+
+    def theirs(x, weights, start, to):
+        to = tuple(jnp.broadcast_to(s.reshape(2, *axes, *[1] * (2 - len(axes)), 4), (2, 3, 5, 4)) for s in to)
+        return restarted_by_steps(cell, x, weights, start, to)
+
+    given = x, weights, start, to
+    assert_alike(ours(*given), theirs(*given))
+    found, expected = (jax.jit(jax.grad(lambda *each: mixed(layer(*each)), (0, 1, 2, 3)))(*given) for layer in (ours, theirs))
+    assert_alike(found, expected)
+    assert (np.asarray(found[3][0]) != 0).any()
+    moving = jax.tree.map(jnp.cos, given)
+    assert_alike(jax.jvp(ours, given, moving), jax.jvp(theirs, given, moving))
+
+
+def test_restarts_in_other_layouts():
+    x, weights = make("lstm")
+    to = states_for(2, (1, 3, 5, 4))
+    y, last, (c,) = pj.lstm(x, weights, reset_mask=MASK, reset_to=to, every_state=True)
+    swapped = pj.lstm(x.swapaxes(0, 1), weights, reset_mask=MASK.T, reset_to=to, every_state=True, time_major=True)
+    assert_alike((swapped[0].swapaxes(0, 1), swapped[1], swapped[2][0].swapaxes(0, 1)), (y, last, c))
+
+    def one(x, mask, to):
+        return pj.lstm(x, weights, reset_mask=mask, reset_to=to, every_state=True)
+
+    mapped = jax.vmap(one, (0, 0, 1), (0, 1, 0))
+    assert_alike(mapped(x, MASK, to), (y, last, (c,)))
+    assert str(jax.make_jaxpr(mapped)(x, MASK, to)).count("penstock_forward[") == 1
+
+    def gradients(layer):
+        return jax.grad(lambda x, to: mixed(layer(x, MASK, to)), (0, 1))(x, to)
+
+    assert_alike(gradients(mapped), gradients(one))
+    zeros = (jnp.zeros((1, 4)),) * 2
+    assert_alike(pj.lstm(x, weights, reset_mask=MASK, reset_to=zeros), pj.lstm(x, weights, reset_mask=MASK))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 0.05), (jnp.float16, 0.01)])

@@ -32,7 +32,15 @@ BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build" / "release"
         ({"lengths": [1, 2]}, r"lengths must be \[B\] = \[3\] integers, not int64 \[2\]"),
         ({"lengths": [1.0, 2.0, 3.0]}, r"lengths must be \[B\] = \[3\] integers, not float64"),
         ({"reset_mask": jnp.zeros((5, 3), bool)}, r"reset_mask must be bool \[3, 5\], not bool \[5, 3\]"),
-        ({"reset_mask": jnp.zeros((3, 5))}, "not float64"),
+        ({"reset_mask": jnp.zeros((3, 5))}, r"not float64 \[3, 5\]: reset_mask != 0 is bool"),
+        ({"weights": [jnp.zeros((12, 3))]}, "weights must be a dict of arrays by name, .*, not list"),
+        ({"cell": "lstm"}, r"weight_hh_l0 must be \[12, 3\], not \[12, 4\]: .* 4 \* H with H = 3 for the cell lstm"),
+        ({"reset_mask": MASK[0], "x": jnp.zeros((5, 3)), "reset_to": jnp.zeros((1, 3, 4))}, r"reset_to must be floats \[1, 4\] or \[1, 5, 4\]"),
+        ({"reset_to": jnp.zeros((1, 4))}, "reset_to needs reset_mask"),
+        ({"reset_mask": MASK, "lengths": LENGTHS, "reset_to": jnp.zeros((1, 4))}, "one direction and no lengths"),
+        ({"reset_mask": MASK, "reset_to": jnp.zeros((3, 4))}, r"\[1, 4\] or \[1, 3, 4\] or \[1, 3, 5, 4\], not float64 \[3, 4\]"),
+        ({"reset_mask": MASK, "reset_to": (jnp.zeros((1, 4)),) * 2}, "reset_to must be one array, not 2"),
+        ({"reset_mask": MASK.T, "reset_to": jnp.zeros((1, 4)), "time_major": True}, r"reset_mask must be bool \[3, 5\]"),
         ({"every_state": True}, "every_state is for cells with more states than the output, not for gru"),
         ({"cell": "lstn"}, "lstn"),
     ],
@@ -56,6 +64,21 @@ def test_wrong_weights_are_refused(change, message):
     x, weights = make("gru")
     with pytest.raises(penstock.InvalidArgument, match=message):
         pj.gru(x, weights | change)
+
+
+def test_wrong_sizes_of_new_weights_are_refused():
+    sizes = {"input_size": 3, "hidden_size": 4, "num_layers": 1, "num_heads": 1}
+    for name in sizes:
+        for value in (0, 3.0, "4"):
+            with pytest.raises(penstock.InvalidArgument, match=f"{name} must be an integer of at least 1, not {value!r}"):
+                pj.initial_weights(jax.random.key(0), "gru", **sizes | {name: value})
+
+
+def test_words_of_other_libraries_lead_to_ours():
+    x, weights = make("gru")
+    for word in ("hx", "h0", "initial_state"):
+        with pytest.raises(TypeError, match=f"{word}'.* did you mean 'state'"):
+            pj.gru(x, weights, **{word: jnp.zeros((1, 3, 4))})
 
 
 def test_wrong_scans_are_refused():
@@ -82,8 +105,11 @@ def test_lengths_that_only_the_handler_sees_are_refused(length):
 def test_calls_of_the_handlers_with_lying_shapes_are_refused():
     x, weights = make("gru", np.float32)
     arrays = [x, *weights.values()]
-    numbers = [3, 4, 1, 1, 0, 2, 0, 0, 3, 5, 0, 0, 1, 0, -1, 0, 0]
+    numbers = [3, 4, 1, 1, 0, 2, 0, 0, 3, 5, 0, 0, 0, 1, 0, -1, 0, 0]
     results = [((3, 5, 4), np.float32), ((1, 1, 3, 4), np.float32)]
+    packed = [*numbers[:8], 15, 5, 15, *numbers[11:]]
+    parts = {"numbers": packed, "results": [((15, 4), np.float32), ((1, 1, 15, 4), np.float32)]}
+    flat, offsets = x.reshape(15, 3), jnp.stack([jnp.arange(16, dtype=np.int32), jnp.zeros(16, np.int32)], 1)
 
     def call(arrays=arrays, results=results, numbers=numbers, cell="gru", target="penstock_recurrent"):
         shapes = [jax.ShapeDtypeStruct(*each) for each in results]
@@ -100,11 +126,15 @@ def test_calls_of_the_handlers_with_lying_shapes_are_refused():
         ({"arrays": arrays[:-1]}, "too few arguments: 4"),
         ({"results": results[:1]}, "too few results: 1"),
         ({"arrays": [*arrays, x]}, "must have 5 arguments and 2 results, not 6 and 2"),
-        ({"numbers": numbers[:-1]}, "the attribute 'numbers' must be 17 integers"),
+        ({"numbers": numbers[:-1]}, "the attribute 'numbers' must be 18 integers"),
         ({"cell": "gro"}, "gro"),
         ({"numbers": [*numbers[:-1], 1], "results": [*results, ((10,), np.uint8)]}, r"the tape must be u8 \["),
         ({"numbers": [*numbers[:-3], 0, 0, 0]}, None),  # a GPU's number: the handler of CPUs ignores it
         ({"target": "penstock_scan"}, "numbers"),
+        ({"numbers": packed}, r"too few arguments: 5"),
+        (parts | {"arrays": [flat, *arrays[1:], offsets[:9]]}, r"the offsets of packed rows must be i32 \[16, 2\]"),
+        (parts | {"arrays": [x, *arrays[1:], offsets]}, r"x must be \[15, 3\], not \[3, 5, 3\]"),
+        (parts | {"arrays": [flat, *arrays[1:], offsets.at[3, 0].set(1)]}, "batch.cu_seqlens must not fall"),
     ):
         if message is None:
             assert_alike(call(**change)[0], call()[0])

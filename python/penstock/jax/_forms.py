@@ -1,4 +1,8 @@
-"""The two kinds of calls, layers and scans: shapes of their arrays, the handlers' arguments, and the axes of rows."""
+"""The two kinds of calls, layers and scans: shapes of their arrays, the handlers' arguments, and the axes of rows.
+
+A call that restarts at given states runs each part of a row between two restarts as a packed row. XLA needs the number
+of parts when it compiles, so there are as many packed rows as positions, and those behind the parts have no steps.
+"""
 
 import dataclasses
 
@@ -65,6 +69,11 @@ def marked(outputs, axes, impossible):
     return [*map(mark, outputs, axes), *outputs[len(axes) :]]
 
 
+def _positions(sequence):
+    """Returns [B, T, C] as [B * T, C]."""
+    return sequence.reshape(-1, sequence.shape[-1])
+
+
 def call(target, results, arrays, attributes, workspace):
     """Calls a handler. `workspace`: bytes of its last result on a GPU, memory for the call; None on a CPU."""
     shapes = [jax.ShapeDtypeStruct(*each) for each in results]
@@ -73,10 +82,44 @@ def call(target, results, arrays, attributes, workspace):
     return list(jax.ffi.ffi_call(target, shapes, vmap_method=None)(*arrays, **attributes))[: len(results)]
 
 
+class Parts:
+    """The parts of rows between restarts as packed rows. `starts` [B, T]: the steps at which one begins. The first step
+    of a row always begins one."""
+
+    def __init__(self, starts):
+        starts = starts.at[:, 0].set(True)
+        positions = starts.size
+        found = jnp.nonzero(starts.ravel(), size=positions + 1, fill_value=positions)[0].astype(jnp.int32)
+        self.offsets = jnp.stack([found, jnp.zeros_like(found)], -1)
+        self.first = jnp.minimum(found[:-1], positions - 1)  # parts without steps may begin anywhere
+        self.last = starts.sum(1).cumsum() - 1  # of each row
+
+    def states_before(self, states):
+        """Returns the states [S, L, N, H] before the parts, of those before every step [S, L, B, T, H]."""
+        return self._flat(states)[:, :, self.first]
+
+    def gradients_before(self, gradients, like):
+        """Returns the gradients of the states before every step. Parts without steps have none."""
+        return self._flat(jnp.zeros_like(like)).at[:, :, self.first].add(gradients).reshape(like.shape)
+
+    def gradients_after(self, gradients):
+        """Returns the gradients of the states [S, L, N, H] after the parts, of those after the rows [S, L, B, H]."""
+        states, layers, _, hidden = gradients.shape
+        whole = jnp.zeros((states, layers, len(self.first), hidden), gradients.dtype)
+        return whole.at[:, :, self.last].set(gradients)
+
+    @staticmethod
+    def _flat(states):
+        return states.reshape(*states.shape[:2], -1, states.shape[-1])
+
+
 @dataclasses.dataclass(frozen=True)
 class LayersForm:
     """A call of a stack of layers. Inputs are x, the weights, the state [S, layers * directions, B, H], lengths (int64
-    as int32 [B, 2]) and resets [B, T], as far as the call has them."""
+    as int32 [B, 2]) and resets [B, T], as far as the call has them.
+
+    A call that `restarts` has batch-first sequences, one direction, no lengths, and the states before every step
+    [S, layers, B, T, H]. It begins with those of step 0 and continues with those of each step that resets."""
 
     cell: str
     layers: int
@@ -88,6 +131,7 @@ class LayersForm:
     state: bool
     lengths: bool
     reset: bool
+    restarts: bool
 
     target = "penstock_recurrent"
     taped = True
@@ -129,18 +173,18 @@ class LayersForm:
         rows, steps = (x.shape[1], x.shape[0]) if self.time_major else x.shape[:2]
         gates, _, scans = CELLS[self.cell]
         biases = self.each - (1 if scans else 2)
+        positions = rows * steps if self.restarts else 0
         numbers = (
             x.shape[2], w.shape[0] // gates, self.heads, self.layers, self.bidirectional, biases,
-            TYPES[x.dtype.name], TYPES[w.dtype.name], rows, steps, self.lengths, self.reset, not self.time_major,
-            self.every_state, gpu,
+            TYPES[x.dtype.name], TYPES[w.dtype.name], positions or rows, steps, positions, self.lengths,
+            self.reset and not self.restarts, not self.time_major, self.every_state, gpu,
         )  # fmt: skip
         return tuple(map(int, numbers))
 
     def outputs(self, inputs):
         """Returns (shape, dtype) of every output but the tape."""
-        numbers = self.numbers(inputs)
-        x, hidden, rows = inputs[0], numbers[1], numbers[8]
-        states, kind = CELLS[self.cell][1], state_type(x.dtype)
+        x, hidden = inputs[0], self.numbers(inputs)[1]
+        rows, states, kind = x.shape[int(self.time_major)], CELLS[self.cell][1], state_type(x.dtype)
         wide = hidden * self.slots // self.layers
         found = [((*x.shape[:2], wide), x.dtype), ((states, self.slots, rows, hidden), kind)]
         if self.every_state:
@@ -169,12 +213,30 @@ class LayersForm:
     def attributes(self, inputs, extra):
         return {"cell": self.cell, "numbers": np.array([*self.numbers(inputs), self.state, extra], np.int64)}
 
+    def handled(self, inputs, parts):
+        """Returns the arguments of a handler."""
+        if parts is None:
+            return inputs
+        x, *weights, states, _ = inputs
+        return [_positions(x), *weights, parts.states_before(states), parts.offsets]
+
     def run(self, inputs, tape, platform):
         """Calls the handler of the forward pass. `tape`: bytes of the tape, if there shall be one."""
         training = tape is not None
         workspace = self.bytes(inputs, platform, False, training)[1]
-        results = [*self.outputs(inputs), *[((tape,), jnp.uint8)] * training]
-        return call(self.target, results, inputs, self.attributes(inputs, training), workspace)
+        outputs, attributes = self.outputs(inputs), self.attributes(inputs, training)
+        parts = Parts(inputs[-1]) if self.restarts else None
+        results = list(outputs)
+        if parts:
+            results = [((shape[0] * shape[1], shape[2]), dtype) for shape, dtype in outputs]
+            (states, layers, _, hidden), kind = outputs[1]
+            results[1] = (states, layers, len(parts.first), hidden), kind
+        results += [((tape,), jnp.uint8)] * training
+        found = call(self.target, results, self.handled(inputs, parts), attributes, workspace)
+        if parts:
+            found[1] = found[1][:, :, parts.last]
+            found = [*(a.reshape(shape) for a, (shape, _) in zip(found, outputs)), *found[len(outputs) :]]
+        return found
 
     def forward(self, inputs, training, platform):
         promised = self.results(inputs, training)
@@ -195,11 +257,21 @@ class LayersForm:
         if tape.size < needed:
             tape = self.run(inputs, needed, platform)[-1]
         kind = state_type(inputs[0].dtype)
-        inputs_wanted = [0] * (0 in wanted) + [*self.weights] + [self.weights[-1] + 1] * self.state
-        results = [(inputs[i].shape, inputs[i].dtype if i == 0 else kind) for i in inputs_wanted]
+        state = self.weights[-1] + 1
+        inputs_wanted = [0] * (0 in wanted) + [*self.weights] + [state] * self.state
         attributes, workspace = self.attributes(inputs, 0 in wanted), self.bytes(inputs, platform, True, 0 in wanted)[1]
-        found = call(f"{self.target}_backward", results, [*inputs, y, tape, *cotangents], attributes, workspace)
+        parts = Parts(inputs[-1]) if self.restarts else None
+        arguments = self.handled(inputs, parts)
+        if parts:
+            dy, dlast, *every = cotangents
+            y, *cotangents = _positions(y), _positions(dy), parts.gradients_after(dlast), *map(_positions, every)
+        results = [(arguments[i].shape, arguments[i].dtype if i == 0 else kind) for i in inputs_wanted]
+        found = call(f"{self.target}_backward", results, [*arguments, y, tape, *cotangents], attributes, workspace)
         gradients = dict(zip(inputs_wanted, found))
+        if parts:
+            gradients[state] = parts.gradients_before(gradients[state], inputs[state])
+            if 0 in wanted:
+                gradients[0] = gradients[0].reshape(inputs[0].shape)
         return [gradients[i].astype(given[i].dtype) for i in wanted]
 
     def plain(self, *inputs):

@@ -1,7 +1,9 @@
 """Stacks of layers as functions of their weights."""
 
 import math
+import operator
 import re
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +51,10 @@ def _describe(weights, cell):
         )
     for name, shape in shapes.items():
         if weights[name].shape != shape:
-            raise InvalidArgument(f"{name} must be {list(shape)}, not {list(weights[name].shape)}")
+            raise InvalidArgument(
+                f"{name} must be {list(shape)}, not {list(weights[name].shape)}: weight_ih_l0 has {first[0]} rows, which "
+                f"are {gates} * H with H = {hidden} for the cell {cell}"
+            )
     return layers, len(ends) == 2, heads, list(shapes)
 
 
@@ -67,11 +72,13 @@ def lengths_in_words(lengths, rows):
 def check_mask(mask, shape):
     mask = jnp.asarray(mask)
     if mask.dtype != bool or mask.shape != tuple(shape):
-        raise InvalidArgument(f"reset_mask must be bool {list(shape)}, not {mask.dtype.name} {list(mask.shape)}")
+        remedy = "" if mask.dtype == bool else ": reset_mask != 0 is bool"
+        raise InvalidArgument(f"reset_mask must be bool {list(shape)}, not {mask.dtype.name} {list(mask.shape)}{remedy}")
     return mask
 
 
-def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, every_state=False, time_major=False):
+def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, every_state=False, time_major=False,
+              reset_to=None):  # fmt: skip
     """Runs a stack of recurrent layers over whole sequences and returns ``(y, last)``.
 
     Args:
@@ -85,9 +92,13 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
         lengths: ``[B]`` integers, the number of steps of each row. Later steps are not read, and their outputs are
             zeros. None: all rows have T steps. Impossible lengths raise an error when the call runs; on a GPU, they make
             outputs and last states of their rows NaN.
-        reset_mask: bool, with the first axes of ``x``. True resets the states to zero before this step.
+        reset_mask: bool, with the first axes of ``x``. True resets the states before this step.
         every_state: True: also returns the other states of the last layer after each step.
         time_major: True: the first axis of ``x``, of ``reset_mask`` and of the outputs is T.
+        reset_to: The states that ``reset_mask`` starts again with; they get gradients. One for all rows
+            ``[layers, H]``, one for each row ``[layers, B, H]``, or one for each step ``[layers, B, T, H]``, read at
+            the resets only; without B for a single row. For cells with several states a tuple of them. None: zeros.
+            ``lengths`` and two directions are not supported.
 
     Returns:
         The outputs, in the dtype of ``x`` with ``H * directions`` channels, and the last states in the form of
@@ -98,6 +109,10 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
     """
     cell = describe_cell(cell)[0]
     _, count, _ = CELLS[cell]
+    if not isinstance(weights, Mapping):
+        raise InvalidArgument(
+            f"weights must be a dict of arrays by name, as initial_weights() returns, not {type(weights).__name__}"
+        )
     weights = {name: jnp.asarray(value) for name, value in weights.items()}
     layers, bidirectional, heads, names = _describe(weights, cell)
     x = jnp.asarray(x)
@@ -109,25 +124,37 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
     if x.ndim not in (2, 3) or x.shape[-1] != weights["weight_ih_l0"].shape[1] or 0 in x.shape:
         sizes = f"{'[T, B' if time_major else '[B, T'}, I = {weights['weight_ih_l0'].shape[1]}]"
         raise InvalidArgument(f"x must be {sizes} or [T, I] of a single row, without empty axes, not {list(x.shape)}")
+    mask = None if reset_mask is None else check_mask(reset_mask, x.shape[:-1])
+    if reset_to is not None:
+        _check_restarts(lengths, mask, bidirectional)
+        if time_major and x.ndim == 3:  # parts are packed rows, which are batch first
+            rest = {"cell": cell, "reset_mask": mask.T, "every_state": every_state, "reset_to": reset_to}
+            y, last, *every = recurrent(x.swapaxes(0, 1), weights, state, **rest)
+            return y.swapaxes(0, 1), last, *jax.tree.map(lambda s: s.swapaxes(0, 1), every)
     single = x.ndim == 2
-    row = int(time_major)
+    row = int(time_major and not single)
     inputs = [jnp.expand_dims(x, row) if single else x]
     kind, whole = state_type(given), inputs[0].shape
     rows, hidden = whole[row], weights["weight_ih_l0"].shape[0] // CELLS[cell][0]
     narrow = given.itemsize == 2 and all(w.dtype == given for w in weights.values())
     inputs += [weights[name].astype(given if narrow else kind) for name in names]
+    if mask is not None:
+        mask = mask[None] if single else mask.T if row else mask
+    slots = layers * (1 + bidirectional)
     if state is not None:
-        inputs.append(
-            _stacked(state, count, (layers * (1 + bidirectional), *([] if single else [rows]), hidden), kind, single)
-        )
+        state = _stacked(state, count, [(slots, *([] if single else [rows]), hidden)], kind)
+        state = state[:, :, None] if single else state
+    if reset_to is not None:
+        state = _before_steps(reset_to, state, mask, count, (layers, hidden), kind, single)
+    if state is not None:
+        inputs.append(state)
     if lengths is not None:
         inputs.append(lengths_in_words([lengths] if single else lengths, rows))
-    if reset_mask is not None:
-        mask = check_mask(reset_mask, x.shape[:-1])
-        inputs.append(mask[None] if single else mask.T if time_major else mask)
+    if mask is not None:
+        inputs.append(mask)
     form = LayersForm(
-        cell, layers, bidirectional, heads, len(names) // (layers * (1 + bidirectional)), time_major, every_state,
-        state is not None, lengths is not None, reset_mask is not None,
+        cell, layers, bidirectional, heads, len(names) // slots, bool(row), every_state, state is not None,
+        lengths is not None, reset_mask is not None, reset_to is not None,
     )  # fmt: skip
     y, last, *every = run(form, varying_alike(inputs))
     if single:
@@ -139,26 +166,50 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
     return tuple(jax.tree.map(lambda s: s.squeeze(row), r) if single and r is not results[1] else r for r in results)
 
 
-def _stacked(state, count, shape, kind, single):
-    """Checks states and returns them as one array [S, layers * directions, B, H]."""
+def _stacked(state, count, shapes, kind, name="state"):
+    """Checks states, which all have one of the shapes, and returns them as one array [S, ...]."""
     states = tuple(state) if isinstance(state, (tuple, list)) else (state,)
     if len(states) != count or (count > 1 and not isinstance(state, (tuple, list))):
         raise InvalidArgument(
-            f"state must be {f'a tuple of {count} arrays' if count > 1 else 'one array'}, not {len(states)}"
+            f"{name} must be {f'a tuple of {count} arrays' if count > 1 else 'one array'}, not {len(states)}"
         )
     states = [jnp.asarray(s) for s in states]
     for s in states:
-        if s.shape != shape or not jnp.issubdtype(s.dtype, jnp.floating):
-            raise InvalidArgument(f"states must be floats {list(shape)}, not {s.dtype.name} {list(s.shape)}")
-    stacked = jnp.stack([s.astype(kind) for s in states])
-    return stacked[:, :, None] if single else stacked
+        if s.shape not in shapes or s.shape != states[0].shape or not jnp.issubdtype(s.dtype, jnp.floating):
+            wanted = " or ".join(str(list(shape)) for shape in shapes)
+            named = "states" if name == "state" else name
+            raise InvalidArgument(f"{named} must be floats {wanted}, not {s.dtype.name} {list(s.shape)}")
+    return jnp.stack([s.astype(kind) for s in states])
+
+
+def _check_restarts(lengths, mask, bidirectional):
+    if mask is None:
+        raise InvalidArgument("reset_to needs reset_mask, which says where the states start again")
+    if lengths is not None or bidirectional:
+        raise InvalidArgument(
+            "reset_to needs one direction and no lengths: run the layer on each part of a sequence, with state"
+        )
+
+
+def _before_steps(reset_to, state, mask, count, sizes, kind, single):
+    """Returns the states [S, layers, B, T, H] from which each step starts if it resets, and step 0 in any case."""
+    layers, hidden = sizes
+    axes = [mask.shape[1:], ()] if single else [mask.shape, mask.shape[:1], ()]
+    to = _stacked(reset_to, count, [(layers, *each, hidden) for each in axes[::-1]], kind, "reset_to")
+    if single and to.ndim == 4:
+        to = to[:, :, None]
+    to = to.reshape(*to.shape[:-1], *[1] * (5 - to.ndim), hidden)
+    to = jnp.broadcast_to(to, (count, layers, *mask.shape, hidden))
+    first = jnp.where(mask[:, :1], to[:, :, :, 0], 0 if state is None else state)
+    return jnp.concatenate([first[:, :, :, None], to[:, :, :, 1:]], 3)
 
 
 def _named(cell, title):
-    def layer(x, weights, state=None, *, lengths=None, reset_mask=None, every_state=False, time_major=False):
+    def layer(x, weights, state=None, *, lengths=None, reset_mask=None, every_state=False, time_major=False,
+              reset_to=None):  # fmt: skip
         return recurrent(
             x, weights, state, cell=cell, lengths=lengths, reset_mask=reset_mask, every_state=every_state,
-            time_major=time_major,
+            time_major=time_major, reset_to=reset_to,
         )  # fmt: skip
 
     layer.__name__ = layer.__qualname__ = title
@@ -172,16 +223,20 @@ lstm, gru, slstm = _named("lstm", "lstm"), _named("gru", "gru"), _named("slstm",
 elman = _named("elman", "elman")
 
 
-def min_gru(x, weights, state=None, *, candidate="linear", lengths=None, reset_mask=None, time_major=False):
+def min_gru(x, weights, state=None, *, candidate="linear", lengths=None, reset_mask=None, time_major=False,
+            reset_to=None):  # fmt: skip
     """Runs :func:`recurrent` with the cell minGRU; ``candidate`` is ``"linear"`` or ``"positive"``."""
     cell = minimal_cell("mingru", candidate)
-    return recurrent(x, weights, state, cell=cell, lengths=lengths, reset_mask=reset_mask, time_major=time_major)
+    rest = {"lengths": lengths, "reset_mask": reset_mask, "time_major": time_major, "reset_to": reset_to}
+    return recurrent(x, weights, state, cell=cell, **rest)
 
 
-def min_lstm(x, weights, state=None, *, candidate="linear", lengths=None, reset_mask=None, time_major=False):
+def min_lstm(x, weights, state=None, *, candidate="linear", lengths=None, reset_mask=None, time_major=False,
+             reset_to=None):  # fmt: skip
     """Runs :func:`recurrent` with the cell minLSTM; ``candidate`` is ``"linear"`` or ``"positive"``."""
     cell = minimal_cell("minlstm", candidate)
-    return recurrent(x, weights, state, cell=cell, lengths=lengths, reset_mask=reset_mask, time_major=time_major)
+    rest = {"lengths": lengths, "reset_mask": reset_mask, "time_major": time_major, "reset_to": reset_to}
+    return recurrent(x, weights, state, cell=cell, **rest)
 
 
 def initial_weights(key, cell, input_size, hidden_size, *, num_layers=1, bidirectional=False, bias=True, num_heads=1,
@@ -202,6 +257,10 @@ def initial_weights(key, cell, input_size, hidden_size, *, num_layers=1, bidirec
     name, text = describe_cell(cell)
     if learnt_vectors(name) and not bias:
         raise InvalidArgument(f"the cell {name} has learnt vectors, which stand in bias_ih: bias must be True")
+    sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers, "num_heads": num_heads}
+    for size, value in sizes.items():
+        if not hasattr(value, "__index__") or operator.index(value) < 1:
+            raise InvalidArgument(f"{size} must be an integer of at least 1, not {value!r}")
     if hidden_size % num_heads:
         raise InvalidArgument(f"num_heads must divide hidden_size {hidden_size}, not {num_heads}")
     directions, weights = 2 if bidirectional else 1, {}

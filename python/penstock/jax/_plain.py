@@ -53,20 +53,20 @@ def varying_alike(arrays):
     return [mark(array, over) if over else array for array, over in zip(arrays, missing)]
 
 
-def _over_steps(step, state, xs, valid, reset, reverse, kept):
+def _over_steps(step, state, xs, valid, reset, reverse, kept, restarts=None):
     """Runs step(x_t, state) -> state over the first axis of xs. Returns the first `kept` states of every step, with
-    zeros beyond a row's length, and the last states."""
+    zeros beyond a row's length, and the last states. `restarts`: the states [T, B, H] after resets, zeros if None."""
 
     def one(state, given):
-        x, now, begins = given
-        keep = (now & ~begins)[:, None]
-        entering = tuple(jnp.where(keep | ~now[:, None], s, 0) for s in state)
+        x, now, begins, to = given
+        begins = (now & begins)[:, None]
+        entering = tuple(jnp.where(begins, t, s) for t, s in zip(to or (0,) * len(state), state))
         after = step(x, entering)
         state = tuple(jnp.where(now[:, None], new, old) for new, old in zip(after, state))
         return state, tuple(jnp.where(now[:, None], new, 0) for new in after[:kept])
 
     _, *state = varying_alike([jax.tree.leaves(xs)[0], *state])
-    last, every = jax.lax.scan(one, tuple(state), (xs, valid, reset), reverse=reverse)
+    last, every = jax.lax.scan(one, tuple(state), (xs, valid, reset, restarts), reverse=reverse)
     return every, last
 
 
@@ -91,6 +91,8 @@ def layers(form, x, *others):
     steps, rows, _ = padded.shape
     hidden = weights[0].shape[0] // gates
     state = others[0] if form.state else jnp.zeros((count, form.slots, rows, hidden), dtype)
+    restarts = state.transpose(0, 1, 3, 2, 4) if form.restarts else None
+    state = state[:, :, :, 0] if form.restarts else state
     valid, reset = _masks(form, rows, steps, others[form.state :])
     padded = jnp.where(valid[..., None], padded, 0)  # a NaN there would reach gradients of weights
     directions = form.slots // form.layers
@@ -115,7 +117,8 @@ def layers(form, x, *others):
                 return function(_OfArrays, jnp.split(wx, gates, -1), product, *state)
 
             reverse = slot - layer * directions == 1
-            (y, *every), last = _over_steps(step, tuple(state[:, slot]), wx, valid, reset, reverse, kept)
+            to = tuple(restarts[:, slot]) if form.restarts else None
+            (y, *every), last = _over_steps(step, tuple(state[:, slot]), wx, valid, reset, reverse, kept, to)
             outputs.append(y)
             others += every
             lasts.append(jnp.stack(last))

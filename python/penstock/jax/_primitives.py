@@ -75,12 +75,18 @@ def _compiled(primitive, params):
     return jax.jit(lambda *args: primitive.bind(*args, **dict(params)))
 
 
+def _run(primitive, *args, **params):
+    """Runs an eager call."""
+    with jax.disable_jit(False):  # where it is disabled, the function would call itself again
+        return _compiled(primitive, tuple(params.items()))(*args)
+
+
 def _primitive(name, shapes, compute, native):
     """Returns a new primitive, which runs `compute`. `native`: it calls the handlers of a platform."""
     primitive = Primitive(f"penstock_{name}")
     primitive.multiple_results = True
     primitive.def_abstract_eval(lambda *args, **params: [_array(*each, args[0]) for each in shapes(*args, **params)])
-    primitive.def_impl(lambda *args, **params: _compiled(primitive, tuple(params.items()))(*args))
+    primitive.def_impl(functools.partial(_run, primitive))
     for platform in ("cpu", "cuda") if native else ():
         code = mlir.lower_fun(functools.partial(compute, platform=platform), multiple_results=True)
         mlir.register_lowering(primitive, code, platform=platform)

@@ -24,7 +24,7 @@ DescribedCall describe(const CallNumbers& numbers) {
   RecurrentForm& form = call.form;
   form.dtype = type_of(numbers.type);
   form.weights = type_of(numbers.weight_type);
-  form.rows = numbers.rows, form.steps = numbers.steps;
+  form.rows = numbers.rows, form.steps = numbers.steps, form.positions = numbers.positions;
   form.flags = {CallFlag::training, CallFlag::keep_tape, CallFlag::packs_each_call};
   form.flags.set(CallFlag::lengths, numbers.lengths != 0).set(CallFlag::reset, numbers.reset != 0);
   form.flags.set(CallFlag::every_state, numbers.every_state != 0);

@@ -14,7 +14,9 @@ struct CallNumbers {
   const char* cell;
   std::int64_t input, hidden, heads, layers, bidirectional, biases;
   std::int64_t type, weight_type;  // f32, f64, bf16, f16
-  std::int64_t rows, steps, lengths, reset, batch_first, every_state;
+  std::int64_t rows, steps;
+  std::int64_t positions;  // of packed rows, all steps together; 0: rows are padded
+  std::int64_t lengths, reset, batch_first, every_state;
   std::int64_t cuda;  // number of the GPU; -1 for the CPU
 };
 

@@ -116,7 +116,7 @@ Tensor Frame::by_rows(Tensor tensor, bool time_first) {
   return tensor;
 }
 
-Batch Frame::batch(Index rows, Index steps, bool lengths, bool reset) {
+Batch Frame::batch(Index rows, Index steps, bool lengths, bool reset, bool packed) {
   Batch batch;
   batch.rows = rows, batch.steps = steps;
   if (const Tensor given = argument(lengths)) {
@@ -132,6 +132,10 @@ Batch Frame::batch(Index rows, Index steps, bool lengths, bool reset) {
   if (const Tensor given = argument(reset)) {
     check_batch_argument(given, DType::u8, rows, steps, "the mask of resets");
     batch.reset = static_cast<const std::uint8_t*>(given.data);
+  }
+  if (const Tensor given = argument(packed)) {
+    check_batch_argument(given, DType::i32, rows + 1, 2, "the offsets of packed rows");
+    batch.cu_seqlens = static_cast<const Index*>(given.data);
   }
   return batch;
 }

@@ -31,9 +31,9 @@ class Frame {
   /// Returns the next argument or result as a view [B, T, C]; its memory is [T, B, C] if `time_first`.
   Tensor sequence(bool time_first, bool wanted = true) { return by_rows(argument(wanted), time_first); }
   Tensor sequence_result(bool time_first, bool wanted = true) { return by_rows(result(wanted), time_first); }
-  /// Takes the next arguments of a batch, if wanted: lengths int64 [B] as int32 [B, 2], and the mask of resets [B, T].
-  /// Checks lengths on a CPU alone.
-  Batch batch(Index rows, Index steps, bool lengths, bool reset);
+  /// Takes the next arguments of a batch, if wanted: lengths int64 [B] as int32 [B, 2], the mask of resets [B, T], and
+  /// of packed rows the offsets int64 [B + 1] as int32 [B + 1, 2]. Checks lengths on a CPU alone.
+  Batch batch(Index rows, Index steps, bool lengths, bool reset, bool packed = false);
   /// Returns memory for the call: on a GPU the last result [bytes], whose size the library checks; on a CPU memory of
   /// this thread. Throws unless all arguments and results were read.
   Memory workspace(std::size_t bytes);

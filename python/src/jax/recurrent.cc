@@ -27,8 +27,8 @@ std::shared_ptr<const RecurrentProgram> program_of(frameworks::DescribedCall& ca
   return RecurrentProgram::get(call.spec, call.form, call.execution);
 }
 
-/// One call of a program. Arguments begin with x, the weights, the state, lengths and resets. On a GPU, the last result
-/// is the workspace.
+/// One call of a program. Arguments begin with x, the weights, the state, lengths, resets and the offsets of packed
+/// rows. On a GPU, the last result is the workspace.
 class ProgramCall {
  public:
   ProgramCall(Frame& frame, Pass pass) : frame_(frame), cell_(frame.cell()), context_(frame.context()) {
@@ -87,7 +87,9 @@ class ProgramCall {
     arguments.weights = weights_;
     arguments.state_in = frame_.argument(has_state_);
     const RecurrentForm& form = program_->form();
-    arguments.batch = frame_.batch(form.rows, form.steps, form.has(CallFlag::lengths), form.has(CallFlag::reset));
+    const bool packed = form.positions > 0;
+    arguments.batch =
+        frame_.batch(form.rows, form.steps, form.has(CallFlag::lengths), form.has(CallFlag::reset), packed);
   }
 
   void check_tape(const Tensor& tape) const {
