@@ -28,7 +28,7 @@ find_or_say() {
 }
 
 # No error: a checkout without an address builds and works.
-placeholders=$(grep -n 'repository\.invalid' pyproject.toml CITATION.cff | cut -d: -f1,2 | paste -sd' ' || true)
+placeholders=$(grep -n 'repository\.invalid' pyproject.toml CITATION.cff docs/tutorial.ipynb | cut -d: -f1,2 | paste -sd' ' || true)
 [[ -z $placeholders ]] || echo "lint: the repository's address is not set: replace https://repository.invalid in $placeholders"
 if codespell=$(find_or_say codespell 'build/venv has it' 'the spelling was not checked'); then
   echo 'lint: codespell'

@@ -28,4 +28,5 @@ PATH="$(dirname "$python"):$PATH" "$python" -m auditwheel repair --wheel-dir dis
 }
 PATH="$(dirname "$python"):$PATH" "$python" tools/one_openmp.py dist/*.whl
 PATH="$(dirname "$python"):$PATH" "$python" tools/wheel_licences.py dist/*.whl
+tools/check_wheel.sh "$python" dist/*.whl
 ls dist/*.whl

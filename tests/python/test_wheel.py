@@ -1,6 +1,7 @@
 """The wheel of `make wheel`, installed into an empty virtual environment and used as a stranger would use it."""
 
 import email
+import json
 import pathlib
 import re
 import shutil
@@ -136,6 +137,16 @@ for t in range(7):
 assert (state == last).all()
 """
     run(environment / "python", "-c", script, cwd=tmp_path)
+
+
+def test_the_notebook_installs_it_from_a_file(wheel, tmp_path):
+    cells = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text())["cells"]
+    install = next("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    venv.create(tmp_path / "environment", with_pip=True)
+    shutil.copy(wheel, tmp_path)
+    python = tmp_path / "environment" / "bin" / "python"
+    run(python, "-c", install + "\nimport penstock", cwd=tmp_path)
+    assert run(python, "-c", "import penstock, matplotlib; print(penstock.__file__)", cwd=tmp_path).startswith(str(tmp_path))
 
 
 def test_the_program_comes_with_it(environment, tmp_path):
