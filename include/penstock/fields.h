@@ -41,6 +41,8 @@ void visit_fields(FieldsOf<History> auto& history, const auto& visit) {
   visit("steps", history.steps);
   visit("origin", history.origin);
   visit("weight", history.weight);
+  visit("options", history.options);
+  visit("scores", history.scores);
 }
 
 }  // namespace penstock

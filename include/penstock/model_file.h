@@ -22,6 +22,8 @@ struct History {
   Index steps = 0;      ///< Optimiser steps.
   std::string origin;   ///< The model that training started from; empty: initial weights.
   std::string weight;   ///< Weight of the layers against the fitted parts: "the linear forecast alone"; empty: full.
+  std::string options;  ///< Options of training, a JSON object such as {"batch":16,"seed":0}.
+  std::string scores;   ///< Scores on the hold-out set and of baselines, as `penstock evaluate --json` writes them.
 };
 
 /// Returns the time for History::trained, "2026-03-04T12:30:00Z": now, or SOURCE_DATE_EPOCH for reproducible files.

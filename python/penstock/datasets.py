@@ -64,12 +64,13 @@ class Dataset:
 
     __reduce_ex__ = refuse_pickle("give the other process the path or the table, and open it there")
 
-    def __repr__(self) -> str:
-        unit = scored_unit(self.description)
-        amount = f"{self.training_steps:,} {unit} to train on, {self.held_out_steps:,} held out"
+    def _amount(self) -> str:
         if not self.training_steps:
-            amount = "generated without end"
-        return f"<penstock.Dataset {self._source}: {describe_data(self.description)}; {amount}>"
+            return "generated without end"
+        return f"{self.training_steps:,} {scored_unit(self.description)} to train on, {self.held_out_steps:,} held out"
+
+    def __repr__(self) -> str:
+        return f"<penstock.Dataset {self._source}: {describe_data(self.description)}; {self._amount()}>"
 
 
 def column_names(columns, most=4):

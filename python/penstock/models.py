@@ -276,7 +276,8 @@ class Model(Pretrained):
     def history(self) -> dict[str, Any]:
         """How the model was trained: date, data, score, steps and version, as ``penstock info`` shows them.
 
-        Empty for an untrained model.
+        ``options`` are those of training, ``scores`` those on the hold-out set and of baselines. Empty for an untrained
+        model.
         """
         return parsed_history(self._history or {})
 

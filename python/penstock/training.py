@@ -208,9 +208,10 @@ def train(
         result: dict[str, Any] = _core.fit(model._model, data._dataset, request, report, validated)
     finally:
         bar.close()
-    last, validation, weight = Progress(**result.pop("last")), result.pop("validation"), result.pop("weight")
+    last, validation = Progress(**result.pop("last")), result.pop("validation")
+    notes = {name: result.pop(name) for name in ("weight", "options", "columns")}
     model._data = model._model.data()
-    model._history = _history(model, data, last.step, validation, weight)
+    model._history = _history(model, data, last.step, validation, notes)
     if result["gave_up"]:
         warn_caller(result["gave_up"])
     if result.pop("filters_alone"):
@@ -237,17 +238,43 @@ def _score_text(task, validation, unit):
     return f"{value} on {validation['scored']:,} held-out {unit}"
 
 
-def _history(model, data, steps, validation, weight):
+def _scores(task, validation, columns):
+    """Returns the scores on the hold-out set as JSON; an empty text if there are none."""
+    if columns:
+        return _json({"columns": columns})
+    if validation is None or task == "forecast":
+        return ""
+    if task == "language":
+        return _json({"bytes": validation["scored"], "bits_per_byte": validation["bits_per_step"]})
+    return _json({"scored": validation["scored"], "accuracy": validation["accuracy"]})
+
+
+def _json(value):
+    """Returns a value as JSON, which has null in place of numbers that are not finite."""
+    import json
+    import math
+
+    def finite(each):
+        if isinstance(each, dict):
+            return {name: finite(one) for name, one in each.items()}
+        return None if isinstance(each, float) and not math.isfinite(each) else each
+
+    return json.dumps(finite(value))
+
+
+def _history(model, data, steps, validation, notes):
     """Returns the history of a model that was just trained, as ``penstock train`` writes it to its files."""
     description = data.description
     return {
         "trained": _core.utc_time(),
-        "data": f"{data._source}: {describe_data(description)}",
+        "data": f"{data._source}: {describe_data(description)}; {data._amount()}",
         "score": _score_text(description["task"], validation, scored_unit(description)),
         "version": _core.system_info()["version"],
         "steps": steps,
         "origin": model._origin,
-        "weight": weight,
+        "weight": notes["weight"],
+        "options": notes["options"],
+        "scores": _scores(description["task"], validation, notes["columns"]),
     }
 
 

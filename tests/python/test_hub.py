@@ -98,12 +98,25 @@ def test_config_json_says_what_a_model_is(model, tmp_path):
     }
     assert config["data"]["task"] == model.task
     assert config["training"] == {name: value for name, value in model.history.items() if value != ""}
+    assert config["training"]["options"]["seed"] == 0 and config["training"]["options"]["batch"] == 4
 
 
 def test_the_program_reads_the_weights(saved, folder):  # noqa: F811
     command = [BIN, "predict", saved / "model.safetensors", folder / "series.csv", "--last"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0 and result.stdout.count("\n") >= 2, result.stderr
+    described = json.loads(subprocess.run([BIN, "info", saved / "model.safetensors", "--json"], capture_output=True).stdout)
+    assert described["history"]["options"]["seed"] == 0
+    assert described["history"]["scores"]["columns"]["level"]["rivals"]["the last value"]["rmse"] > 0
+
+
+def test_training_notes_scores_beside_baselines(forecaster, classifier, language):  # noqa: F811
+    scores = forecaster.history["scores"]["columns"]
+    assert scores.keys() == {"level", "flow"} and {"the last value", "drift"} <= scores["level"]["rivals"].keys()
+    assert classifier.history["scores"] == {"scored": 8, "accuracy": classifier.history["scores"]["accuracy"]}
+    bits = language.history["scores"]["bits_per_byte"]
+    assert language.history["score"].startswith(f"{bits:.4g} bits/byte on {language.history['scores']['bytes']:,}")
+    assert re.search(r"; [\d,]+ rows to train on, [\d,]+ held out$", forecaster.history["data"])
 
 
 def test_an_untrained_model_has_a_folder_too(folder, tmp_path):  # noqa: F811
@@ -263,13 +276,33 @@ def front_matter(path):
     return yaml.safe_load(path.read_text(encoding="utf-8").split("---\n")[1])
 
 
-def test_the_card_says_what_training_knows(saved):  # noqa: F811
+def test_the_card_says_what_training_knows(saved, forecaster):  # noqa: F811
     head = front_matter(saved / "README.md")
     assert head["library_name"] == "penstock" and head["pipeline_tag"] == "time-series-forecasting"
     assert head["tags"] == ["penstock", "recurrent-neural-network", "gru", "series"] and "license" not in head
+    (entry,) = head["model-index"]
+    (result,) = entry["results"]
+    assert result["dataset"] == {"name": "series.csv", "type": "series", "split": "held out"}
+    level = forecaster.history["scores"]["columns"]["level"]
+    assert {"type": "rmse", "value": level["rmse"], "name": "RMSE of level"} in result["metrics"]
     text = (saved / "README.md").read_text()
-    for said in ("| source | `series.csv` |", f"| Penstock | {penstock.__version__} |", "1 to 2 rows ahead", "| validation | `loss "):
+    for said in ("| `the last value` |", "| seed | `0` |", "| batch | `4` |", f"| Penstock | {penstock.__version__} |", "rows to train on", "1 to 2 rows ahead"):
         assert said in text, said
+
+
+@pytest.mark.parametrize("data, words", [
+    ("series.csv", ["| `the last value` |", "| `drift` |", "RMSE", "the next 20 % held out", "MASE of flow"]),
+    ("text.txt", ["| `gzip -9` |", "| held-out data | bits per byte |", "text-generation"]),
+    ("labelled.csv", ["| `the most frequent label` |", "| held-out data | accuracy | macro-F1 |", "It labels sequences as `down`, `up`."]),
+])  # fmt: skip
+def test_the_card_of_a_model_that_the_program_trained(folder, tmp_path, data, words):  # noqa: F811
+    options = ["--steps", 3, "--width", 8, "--blocks", 1, "--batch", 2, "--seed", 7, "--threads", 1, "--quiet"]
+    command = [BIN, "train", folder / data, "-o", "m.safetensors", *options]
+    assert subprocess.run(list(map(str, command)), cwd=tmp_path, capture_output=True).returncode == 0
+    penstock.Model.load(tmp_path / "m.safetensors").save_pretrained(tmp_path / "m")
+    text = (tmp_path / "m" / "README.md").read_text()
+    for word in [*words, "| seed | `7` |", f"| source | `{data}` |"]:
+        assert word in text, word
 
 
 def test_the_card_has_what_the_caller_adds(forecaster, tmp_path):  # noqa: F811
@@ -277,9 +310,8 @@ def test_the_card_has_what_the_caller_adds(forecaster, tmp_path):  # noqa: F811
     forecaster.save_pretrained(tmp_path, repo_id="me/two-rivers", model_card_kwargs=given)
     head = front_matter(tmp_path / "README.md")
     assert (head["license"], head["language"], head["datasets"]) == ("apache-2.0", ["en", "no"], ["me/rivers-data"])
-    assert head["tags"][-1] == "river"
-    text = (tmp_path / "README.md").read_text()
-    assert "\nOf two rivers.\n" in text and 'from_pretrained("me/two-rivers")' in text
+    assert head["tags"][-1] == "river" and head["model-index"][0]["name"] == "me/two-rivers"
+    assert "\nOf two rivers.\n" in (tmp_path / "README.md").read_text()
 
 
 def test_names_of_the_data_cannot_break_the_card(tmp_path):
@@ -291,9 +323,10 @@ def test_names_of_the_data_cannot_break_the_card(tmp_path):
     model = penstock.Model(data, cell="gru", width=8, blocks=1)
     penstock.train(model, data, steps=2, batch=2, length=8, threads=1, progress=False)
     model.save_pretrained(tmp_path / "m")
-    assert front_matter(tmp_path / "m" / "README.md")["library_name"] == "penstock"
+    metrics = front_matter(tmp_path / "m" / "README.md")["model-index"][0]["results"][0]["metrics"]
+    assert {f"RMSE of {name}" for name in names} <= {metric["name"] for metric in metrics}
     tables = [line for line in (tmp_path / "m" / "README.md").read_text(encoding="utf-8").split("\n") if line.startswith("|")]
-    assert len(tables) > 10 and all(line.endswith("|") for line in tables)
+    assert len(tables) > 20 and all(line.endswith("|") for line in tables)
 
 
 def test_the_three_lines_of_the_card_run(model, folder, tmp_path, monkeypatch, capsys):  # noqa: F811
@@ -319,6 +352,7 @@ def test_the_card_is_one_of_the_hub(model, tmp_path):
     model.save_pretrained(tmp_path, model_card_kwargs={"license": "mit"})
     card = hub.ModelCard.load(tmp_path / "README.md")
     assert card.data.library_name == "penstock" and card.data.license == "mit"
+    assert card.data.eval_results and all(np.isfinite(each.metric_value) for each in card.data.eval_results)
     hub.ModelCard(str(card))  # reads what it writes
 
 

@@ -242,7 +242,12 @@ Json origin_json(const ModelFile& file) {
     json["seconds"] = file.seconds;
   }
   if (file.history) {
-    visit_fields(*file.history, [&](const char* name, const auto& value) { json["history"][name] = value; });
+    Json& history = json["history"];
+    visit_fields(*file.history, [&](const char* name, const auto& value) { history[name] = value; });
+    for (const char* const name : {"options", "scores"}) {
+      history[name] = Json::parse(history[name].get<std::string>(), nullptr, false);
+      if (history[name].is_discarded()) history.erase(name);
+    }
   }
   return json;
 }

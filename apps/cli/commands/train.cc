@@ -125,15 +125,21 @@ class TrainingRun {
                     .version = PENSTOCK_VERSION,
                     .steps = result.last.step,
                     .origin = origin_ ? origin_->describe() : "",
-                    .weight = result.weight()};
+                    .weight = result.weight(),
+                    .options = describe_options(plan_, model.data().task),
+                    .scores = {}};
     if (arguments_.data.sources.size() > 1) {
       history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);
     }
     history.data += ": " + data_.summary;
     if (!result.scored()) return history;
     history.score = validation_text(result, measures_, kind_);
-    const std::string headline = score_ ? score_headline(model, *score_) : "";
-    if (!headline.empty()) history.score += "; " + headline;
+    if (!score_) return history;
+    if (const std::string headline = score_headline(model, *score_); !headline.empty())
+      history.score += "; " + headline;
+    Json scores = score_json(model, *score_);
+    scores.erase("groups");  // there may be thousands
+    history.scores = scores.dump(-1, ' ', false, Json::error_handler_t::replace);
     return history;
   }
 

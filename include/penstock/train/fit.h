@@ -57,6 +57,9 @@ FitPlan complete(Dataset& data, const FitRequest& request);
 /// completes the plan again if the choice is a GPU. Returns the reason; empty if nothing was open.
 std::string resolve_device(FitPlan& plan, const ModelSpec& spec, Dataset& data);
 
+/// Returns what History::options notes of a plan for data of a task.
+std::string describe_options(const FitPlan& plan, Task task);
+
 /// Returns a model with new weights and, if `spec` has lags, the linear forecast of the dataset.
 Model new_model(const ModelSpec& spec, const Dataset& data, std::uint64_t seed, const Initialisation& initial = {});
 

@@ -122,7 +122,9 @@ nb::dict describe(const ForecastErrors& errors) {
   return dict_of({{"rmse", errors.rmse}, {"mae", errors.mae}, {"mase", errors.mase}, {"smape", errors.smape}});
 }
 
-nb::dict describe(const std::vector<ColumnScore>& columns) {
+}  // namespace
+
+nb::dict describe_scores(const std::vector<ColumnScore>& columns) {
   nb::dict all;
   for (const ColumnScore& column : columns) {
     nb::dict one = describe(column.model), rivals;
@@ -140,6 +142,8 @@ nb::dict describe(const std::vector<ColumnScore>& columns) {
   return all;
 }
 
+namespace {
+
 nb::dict score_series_table(SharedModel& shared, const Source& source, Index skip, const std::vector<double>& levels,
                             int threads) {
   const Table table = table_from(source);
@@ -154,11 +158,11 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
     refuse(table.name + ": there is nothing to score after row " + std::to_string(skip) + ": the longest series has " +
            std::to_string(score.longest));
   }
-  nb::dict result = dict_of({{"columns", describe(score.columns)}});
+  nb::dict result = dict_of({{"columns", describe_scores(score.columns)}});
   if (score.groups.empty()) return result;
   nb::dict groups;
   for (const GroupScore& group : score.groups) {
-    groups[group.group.c_str()] = dict_of({{"columns", describe(group.columns)}});
+    groups[group.group.c_str()] = dict_of({{"columns", describe_scores(group.columns)}});
   }
   result["groups"] = groups;
   return result;

@@ -12,6 +12,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "penstock/forecast/score.h"
 
 namespace penstock::python {
 
@@ -80,6 +81,9 @@ ModelSpec spec_from(const nb::dict& fields);
 /// Returns an architecture or the description of data as a dictionary of plain values.
 nb::dict describe(const ModelSpec& spec);
 nb::dict describe(const DataDescription& data);
+
+/// Returns the scores of forecasts by the names of the columns.
+nb::dict describe_scores(const std::vector<ColumnScore>& columns);
 
 /// Binds what reads and writes files of models, as functions of the module and methods of its class Model.
 void bind_model_files(nb::module_& module, nb::class_<SharedModel>& model);

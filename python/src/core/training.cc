@@ -103,15 +103,21 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
   check_outputs({}, training_outputs(request.train, request.seeds), advice_to_remove);
   FitPlan plan;
   FitResult result;
+  std::vector<ColumnScore> scores;
+  std::string options;
   {
     const SharedModel::Writing model(shared);
     const SharedDataset::Writing dataset(data);
     FitCallbacks callbacks;
     callbacks.begin = [&](const auto&...) { return reports.callbacks(); };
     callbacks.stop = [&] { return reports.asked_to_stop(); };
+    callbacks.scored = [&](const Model& scored, const FitResult&) {
+      scores = score_held_out(scored, **dataset, plan.options.execution);
+    };
     const nb::gil_scoped_release unlocked;
     plan = complete(**dataset, request);
     resolve_device(plan, (*model).spec(), **dataset);
+    options = describe_options(plan, (*model).data().task);
     result = fit(*model, **dataset, plan, callbacks);
   }
   reports.raise();
@@ -127,6 +133,8 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
                   {"metrics_error", result.metrics_error},
                   {"validation", scored ? nb::object(fields_of(*result.validation)) : nb::none()},
                   {"weight", result.weight()},
+                  {"options", options},
+                  {"columns", describe_scores(scores)},
                   {"share", finished.filters ? finished.filter_shares.layers : finished.share},
                   {"filter_share", finished.filters ? finished.filter_shares.filters : 0.0}});
 }

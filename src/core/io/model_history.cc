@@ -62,7 +62,7 @@ void save_model(const Model& model, const std::string& path, const History& hist
   io::Metadata metadata = io::model_metadata(model.spec(), model.data());
   nlohmann::json fields;
   visit_fields(history, [&](const char* name, const auto& value) { fields[name] = value; });
-  for (const char* const name : {"origin", "weight"}) {
+  for (const char* const name : {"origin", "weight", "options", "scores"}) {
     if (fields[name].get_ref<const std::string&>().empty()) fields.erase(name);
   }
   metadata[history_key] = io::to_text(fields);

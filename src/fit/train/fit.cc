@@ -9,6 +9,7 @@
 #include "penstock/data/dataset.h"
 #include "penstock/stop.h"
 #include "penstock/train/fine_tune.h"
+#include "train/check_options.h"
 
 namespace penstock {
 
@@ -132,6 +133,13 @@ std::vector<OutputFile> training_outputs(const TrainOptions& options, Index mode
     files.push_back({"tensorboard_path", member_path(options.tensorboard_path, i)});
   }
   return files;
+}
+
+std::string describe_options(const FitPlan& plan, Task task) {
+  nlohmann::json options = {{"seed", plan.options.seed}};
+  if (plan.trains_layers()) options = training::identity(plan.options, task);
+  if (plan.request.seeds > 1) options["seeds"] = plan.request.seeds;
+  return options.dump();
 }
 
 Model new_model(const ModelSpec& spec, const Dataset& data, std::uint64_t seed, const Initialisation& initial) {

@@ -147,4 +147,5 @@ def _give_back(model, data, trainer, weights):
         model._model, _ = _core.Model.load(path)
     model._data = model._model.data()
     scores = None if trainer.validation is None else vars(trainer.validation)
-    model._history = _history(model, data, trainer.step, scores, "")
+    notes = {"weight": "", "options": json.dumps(trainer.identity()), "columns": {}}
+    model._history = _history(model, data, trainer.step, scores, notes)
