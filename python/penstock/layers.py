@@ -170,6 +170,7 @@ class _Network:
             lengths: int64 ``[B]``: number of steps of each row. Later steps are never read and are zero in ``y``.
             cu_seqlens: int64 ``[B + 1]``: row ``b`` has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
             reset_mask: bool, with the shape of ``x`` without channels. True resets the state to zero before this step.
+                To start again at other states, make each part a row: ``cu_seqlens`` and ``h0``.
             layout: ``"batch_first"``, or ``"time_first"`` for ``[T, B, I]`` in and ``[T, B, H]`` out.
             tape: A tape of :meth:`tape` for a following :meth:`backward`. With a tape, dropout applies.
             out: Array for ``y``. None: a new array.
