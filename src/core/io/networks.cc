@@ -6,12 +6,14 @@
 #include <functional>
 #include <numeric>
 
+#include "backend/cpu/instruction_sets.h"
 #include "base/check.h"
 #include "io/network_file.h"
 #include "io/onnx/read/import.h"
 #include "io/read_file.h"
 #include "io/status_error.h"
 #include "network/program.h"
+#include "network/shapes.h"
 #include "penstock/network.h"
 
 namespace penstock {
@@ -19,6 +21,9 @@ namespace penstock {
 using io::require_ok;
 
 namespace {
+
+/// PENSTOCK_ISA in the environment is read, and judged, before the first kernel is fetched.
+void choose_kernels() { static_cast<void>(cpu::current_isa()); }
 
 constexpr std::uint64_t kMostOnnxBytes = std::uint64_t{4} << 30;  // twice the format's limit
 
@@ -92,6 +97,7 @@ struct Network::Impl {
 };
 
 Network Network::import_onnx(const std::string& path, const NetworkImport& options) {
+  choose_kernels();
   const std::string content = io::read_file(path, kMostOnnxBytes);
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const io::onnx::Source source{path, folder.empty() ? "." : folder, 0};
@@ -99,6 +105,7 @@ Network Network::import_onnx(const std::string& path, const NetworkImport& optio
 }
 
 Network Network::import_onnx(std::span<const std::byte> file, const NetworkImport& options, const std::string& source) {
+  choose_kernels();
   const std::string_view content(reinterpret_cast<const char*>(file.data()), file.size());
   return Network(std::make_shared<const Impl>(io::onnx::import_network(content, {source, "", 0}, options), source));
 }
@@ -145,6 +152,7 @@ struct NetworkSession::Impl {
   Ports inputs, outputs;
 
   Impl(std::shared_ptr<const Network::Impl> network, const NetworkShapes& shapes) : of(std::move(network)) {
+    choose_kernels();
     const std::vector<network::Shape> all = complete(shapes);
     require_ok(network::Program::prepare(of->network, all, program), of->source);
     open();
@@ -180,59 +188,11 @@ struct NetworkSession::Impl {
 
   /// Returns the shapes of all inputs of the network.
   std::vector<network::Shape> complete(const NetworkShapes& shapes) const {
-    const network::Network& whole = *of->network;
-    std::map<std::string, Index> axes;
+    std::vector<network::InputShape> given;
+    for (const auto& [name, shape] : shapes) given.push_back({name, shape});
     std::vector<network::Shape> all;
-    std::vector<std::string> names;
-    for (const int input : whole.inputs) {
-      const network::Value& value = whole.values[static_cast<std::size_t>(input)];
-      names.push_back(value.name);
-      all.push_back(value.shape);
-      const auto given = shapes.find(value.name);
-      if (given == shapes.end()) continue;
-      const bool fits =
-          std::ranges::equal(given->second, value.shape, [](Index a, Index b) { return a >= 0 && (b < 0 || a == b); });
-      require(fits, "shapes: input {} has the shape [{}], not [{}]", in_quotes(value.name), text_of(value),
-              fmt::join(given->second, ", "));
-      all.back() = given->second;
-      for (std::size_t i = 0; i < value.axes.size(); ++i) {
-        if (value.axes[i].empty()) continue;
-        const auto [known, is_new] = axes.try_emplace(value.axes[i], given->second[i]);
-        require(is_new || known->second == given->second[i], "shapes: {} is {} in one input and {} in {}",
-                in_quotes(value.axes[i]), known->second, given->second[i], in_quotes(value.name));
-      }
-    }
-    for (const auto& [name, shape] : shapes) {
-      require_argument(std::ranges::find(names, name) != names.end(), "shapes", name, "of the inputs {}",
-                       fmt::join(names, ", "));
-    }
-    for (std::size_t i = 0; i < all.size(); ++i) fill(i, axes, all[i]);
+    require_ok(network::complete_shapes(*of->network, given, all), of->source);
     return all;
-  }
-
-  /// Fills in the free extents of an input whose shape was not given.
-  void fill(std::size_t input, const std::map<std::string, Index>& axes, network::Shape& shape) const {
-    const network::Network& whole = *of->network;
-    const network::Value& value = whole.values[static_cast<std::size_t>(whole.inputs[input])];
-    const bool is_state = std::ranges::any_of(
-        whole.states, [&](const network::State& each) { return static_cast<std::size_t>(each.input) == input; });
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      if (shape[i] >= 0) continue;
-      const auto known = value.axes.empty() ? axes.end() : axes.find(value.axes[i]);
-      require(known != axes.end() || is_state, "shapes: input {} has the shape [{}]: give its extents",
-              in_quotes(value.name), text_of(value));
-      shape[i] = known != axes.end() ? known->second : 1;
-    }
-  }
-
-  /// "1, time, ?": what is free by its name.
-  static std::string text_of(const network::Value& value) {
-    std::vector<std::string> parts;
-    for (std::size_t i = 0; i < value.shape.size(); ++i) {
-      const bool named = !value.axes.empty() && !value.axes[i].empty();
-      parts.push_back(value.shape[i] >= 0 ? std::to_string(value.shape[i]) : named ? value.axes[i] : "?");
-    }
-    return fmt::format("{}", fmt::join(parts, ", "));
   }
 };
 

@@ -12,7 +12,7 @@ namespace penstock::network {
 namespace {
 
 constexpr std::size_t kMostNodes = 200000;
-constexpr std::size_t kMostPackedBytes = std::size_t{4} << 30;
+constexpr std::uint64_t kMostPackedBytes = std::uint64_t{4} << 30;
 
 }  // namespace
 

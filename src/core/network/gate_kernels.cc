@@ -4,7 +4,11 @@
 
 #include "network/kernels.h"
 
+#include "custom/cell.h"
+
 #include "backend/cpu/every_target.inl"
+
+#include "backend/cpu/dispatch_target.h"
 
 #include <hwy/contrib/math/math-inl.h>
 
@@ -14,42 +18,107 @@ namespace {
 
 #include "backend/cpu/target.inl"
 
+#include "backend/cpu/custom/evaluate.inl"
+
+using V = Simd;
+using L = Lanes<float>;
+
 template <class Cell>
-void RunGates(Index hidden, const float* wx, const float* rh, float* const* state, float* y) {
-  using V = Simd;
-  using L = Lanes<float>;
-  for (Index unit = 0; unit < hidden; unit += V::lanes) {
-    const Index count = std::min<Index>(V::lanes, hidden - unit);
-    V of_x[Cell::gates], of_h[Cell::gates], before[Cell::states], after[Cell::states], saved[Cell::saved];
+struct Unit {
+  Index at, count;
+  V wx[Cell::gates], rh[Cell::gates], before[Cell::states], after[Cell::states], saved[Cell::saved];
+
+  HWY_INLINE Unit(const GateStep& job, Index unit) : at(unit), count(std::min<Index>(V::lanes, job.hidden - unit)) {
+    static_assert(Cell::states <= static_cast<int>(std::size(GateStep().state)));
     for (int g = 0; g < Cell::gates; ++g) {
-      of_x[g] = L::load(wx + g * hidden + unit, count);
-      of_h[g] = L::load(rh + g * hidden + unit, count);
+      wx[g] = L::load(job.wx + g * job.hidden + unit, count);
+      rh[g] = L::load(job.rh + g * job.hidden + unit, count);
     }
-    for (int k = 0; k < Cell::states; ++k) before[k] = L::load(state[k] + unit, count);
-    Cell::forward(of_x, of_h, before, after, saved);
-    L::store(after[0], y + unit, count);
-    for (int k = 0; k < Cell::states; ++k) L::store(after[k], state[k] + unit, count);
+    for (int k = 0; k < Cell::states; ++k) before[k] = L::load(job.state[k] + unit, count);
+  }
+  HWY_INLINE void finish(const GateStep& job) const {
+    L::store(after[0], job.y + at, count);
+    for (int k = 0; k < Cell::states; ++k) L::store(after[k], job.state[k] + at, count);
+  }
+};
+
+template <class Cell>
+void RunGates(const GateStep& job) {
+  for (Index at = 0; at < job.hidden; at += V::lanes) {
+    Unit<Cell> unit(job, at);
+    if constexpr (Cell::phases == 1) {
+      Cell::forward(unit.wx, unit.rh, unit.before, unit.after, unit.saved);
+    } else {
+      for (int g = 0; g < Cell::first_gates; ++g) unit.saved[g] = L::load(job.kept + g * job.hidden + at, unit.count);
+      Cell::forward_second(unit.wx, unit.rh, unit.before, unit.after, unit.saved);
+    }
+    unit.finish(job);
   }
 }
 
 template <class Cell>
-void TakeIf(std::string_view name, Kernels::Gates& gates) {
-  if constexpr (Cell::phases == 1) {
-    if (name == Cell::name) gates = &RunGates<Cell>;
+void RunFirstGates(const GateStep& job) {
+  for (Index at = 0; at < job.hidden; at += V::lanes) {
+    Unit<Cell> unit(job, at);
+    V operand;
+    Cell::forward_first(unit.wx, unit.rh, unit.before, operand, unit.saved);
+    L::store(operand, job.operand + at, unit.count);
+    for (int g = 0; g < Cell::first_gates; ++g) L::store(unit.saved[g], job.kept + g * job.hidden + at, unit.count);
   }
 }
 
-Kernels::Gates GatesOf(std::string_view name) {
-  Kernels::Gates gates = nullptr;
-#define PENSTOCK_CALL(Cell) TakeIf<Cell>(name, gates);
+template <class Cell>
+void TakeIf(std::string_view name, CellGates& found) {
+  if (name != Cell::name) return;
+  found = {Cell::gates, Cell::states, 0, nullptr, &RunGates<Cell>};
+  if constexpr (Cell::phases == 2) found.first = Cell::first_gates, found.run_first = &RunFirstGates<Cell>;
+}
+
+CellGates GatesOf(std::string_view name) {
+  CellGates found;
+#define PENSTOCK_CALL(Cell) TakeIf<Cell>(name, found);
   PENSTOCK_DENSE_CELLS(PENSTOCK_CALL)
 #undef PENSTOCK_CALL
-  return gates;
+  return found;
+}
+
+/// The equations of a custom cell, a tile of units after the other.
+void RunCustomGates(const GateStep& job) {
+  const Program& program = job.equations->forward;
+  TileSlots<V> slots(program);
+  for (Index first = 0; first < job.hidden; first += slots.together * V::lanes) {
+    const auto vectors =
+        static_cast<int>(std::min<Index>(slots.together, (job.hidden - first + V::lanes - 1) / V::lanes));
+    const auto each = [&](const auto& vector) HWY_ATTR {
+      for (int j = 0; j < vectors; ++j) {
+        const Index unit = first + j * V::lanes;
+        vector(j, unit, std::min<Index>(V::lanes, job.hidden - unit));
+      }
+    };
+    for (const Program::Leaf& leaf : program.leaves) {
+      const Index row = leaf.index * job.hidden;
+      const float* const from = leaf.operation == Operation::input       ? job.wx + row
+                                : leaf.operation == Operation::recurrent ? job.rh + row
+                                : leaf.operation == Operation::state     ? job.state[leaf.index]
+                                                                         : job.learnt + row;
+      each([&](int j, Index unit, Index count) HWY_ATTR { slots.at(leaf.slot)[j] = L::load(from + unit, count); });
+    }
+    RunProgram(program, vectors, slots);
+    each([&](int j, Index unit, Index count) HWY_ATTR {
+      L::store(slots.at(program.results[0])[j], job.y + unit, count);
+      for (std::size_t k = 0; k < program.results.size(); ++k) {
+        L::store(slots.at(program.results[k])[j], job.state[k] + unit, count);
+      }
+    });
+  }
 }
 
 }  // namespace
 
-void FillGateKernels(Kernels& kernels) { kernels.gates = &GatesOf; }
+void FillGateKernels(Kernels& kernels) {
+  kernels.gates = &GatesOf;
+  kernels.custom_gates = &RunCustomGates;
+}
 
 }  // namespace penstock::network::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -57,9 +126,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace penstock::network {
 
-HWY_EXPORT(FillGateKernels);
+PENSTOCK_EXPORT(FillGateKernels);
 
-void FillGates(Kernels& kernels) { HWY_DYNAMIC_DISPATCH(FillGateKernels)(kernels); }
+void FillGates(Kernels& kernels) { PENSTOCK_DISPATCH(FillGateKernels)(kernels); }
 
 }  // namespace penstock::network
 #endif  // HWY_ONCE

@@ -5,6 +5,10 @@
 
 #include "penstock/types.h"
 
+namespace penstock::custom {
+struct DerivedCell;
+}
+
 namespace penstock::network {
 
 /// Functions of one number, with up to two parameters.
@@ -70,6 +74,26 @@ struct Product {
   Index c_stride = 0;
 };
 
+/// A step of a row of a cell, from sums that are there. The states go on; y [H] is the first of them.
+struct GateStep {
+  Index hidden = 0;
+  const float *wx = nullptr, *rh = nullptr;  ///< [G, H]: W x + bias, R h + bias.
+  float* state[4] = {};                      ///< [H] each.
+  float* y = nullptr;
+  float *operand = nullptr, *kept = nullptr;       ///< Of cells with two phases: [H], and the first gates [first, H].
+  const custom::DerivedCell* equations = nullptr;  ///< Of a custom cell.
+  const float* learnt = nullptr;                   ///< [K, H] of a custom cell.
+};
+
+/// How a cell steps from such sums.
+struct CellGates {
+  using Run = void (*)(const GateStep& job);
+  Index gates = 0, states = 0;
+  Index first = 0;          ///< Of a cell with two phases: gates before `operand`, which the other rows of rh come of.
+  Run run_first = nullptr;  ///< Makes `operand`.
+  Run run = nullptr;
+};
+
 /// The loops of float operators for one instruction set.
 struct Kernels {
   /// y [n] = f(x [n]); y may be x.
@@ -83,10 +107,10 @@ struct Kernels {
   /// y [n] = (x - mean) / sqrt(variance + epsilon); with a mean of 0 unless `centred`.
   void (*normalise)(Index n, bool centred, float epsilon, const float* x, float* y) = nullptr;
 
-  /// The gates of a row of a cell, from wx [G, H] = W x + bias and rh [G, H] = R h + bias: states [H] each go a step
-  /// on, and y [H] is the first of them. Null if the cell has none that such sums are enough for.
-  using Gates = void (*)(Index hidden, const float* wx, const float* rh, float* const* state, float* y);
-  Gates (*gates)(std::string_view cell) = nullptr;
+  /// Returns how the built-in dense cell of that name steps; without gates if there is none.
+  CellGates (*gates)(std::string_view cell) = nullptr;
+  /// That of custom cells.
+  CellGates::Run custom_gates = nullptr;
 
   void (*multiply)(const Product& job) = nullptr;
   /// Columns that lie side by side in a panel: panels of b [inner, columns] hold a row of so many after the other.

@@ -86,12 +86,12 @@ struct Node {
 };
 
 /// What a Recurrent node reads. Attributes: "cell", a built-in cell's name or a custom cell as JSON; "direction"
-/// (forward, reverse, bidirectional); "heads". Weights are those of a layer of Penstock, a direction after the other.
-/// Writes: y [T, B, directions * H], then the last value of each state [directions, B, H].
+/// (forward, reverse, bidirectional). Weights are those of a layer of Penstock, a direction after the other. The cell
+/// is dense and reads no means. Writes: y [T, B, directions * H], then the last value of each state [directions, B, H].
 enum RecurrentRead : int {
   kRecurrentX,           ///< [T, B, I]
   kRecurrentWeightIh,    ///< [directions, G * H, I]
-  kRecurrentWeightHh,    ///< [directions, G * H, H / heads], absent for scan cells
+  kRecurrentWeightHh,    ///< [directions, G * H, H]
   kRecurrentBiasIh,      ///< [directions, (G + K) * H], or absent; K learnt vectors of a custom cell follow the gates
   kRecurrentBiasHh,      ///< [directions, G * H], or absent
   kRecurrentFirstState,  ///< [directions, B, H] for each state, or absent: zero

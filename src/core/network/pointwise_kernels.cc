@@ -6,6 +6,8 @@
 
 #include "backend/cpu/every_target.inl"
 
+#include "backend/cpu/dispatch_target.h"
+
 #include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -278,9 +280,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace penstock::network {
 
-HWY_EXPORT(FillPointwiseKernels);
+PENSTOCK_EXPORT(FillPointwiseKernels);
 
-void FillPointwise(Kernels& kernels) { HWY_DYNAMIC_DISPATCH(FillPointwiseKernels)(kernels); }
+void FillPointwise(Kernels& kernels) { PENSTOCK_DISPATCH(FillPointwiseKernels)(kernels); }
 
 }  // namespace penstock::network
 #endif  // HWY_ONCE

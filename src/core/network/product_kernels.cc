@@ -7,6 +7,8 @@
 
 #include "backend/cpu/every_target.inl"
 
+#include "backend/cpu/dispatch_target.h"
+
 #include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -115,9 +117,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace penstock::network {
 
-HWY_EXPORT(FillProductKernels);
+PENSTOCK_EXPORT(FillProductKernels);
 
-void FillProducts(Kernels& kernels) { HWY_DYNAMIC_DISPATCH(FillProductKernels)(kernels); }
+void FillProducts(Kernels& kernels) { PENSTOCK_DISPATCH(FillProductKernels)(kernels); }
 
 }  // namespace penstock::network
 #endif  // HWY_ONCE

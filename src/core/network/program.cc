@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/denormals.h"
 #include "network/builder.h"
 #include "network/program_impl.h"
 
@@ -26,25 +27,33 @@ const Shape& Program::output_shape(std::size_t position) const { return impl_->o
 Type Program::output_type(std::size_t position) const { return impl_->outputs[position].type; }
 std::size_t Program::workspace_bytes() const { return impl_->bytes; }
 
-Session::Session(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+std::size_t Program::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const Carried& state : impl_->states) bytes += state.bytes;
+  return bytes;
+}
+
+Session::Session(std::shared_ptr<const Program> program, void* memory)
+    : program_(std::move(program)), memory_(static_cast<std::byte*>(memory)) {
+  std::memset(memory_, 0, program_->workspace_bytes());
+}
 
 Status Session::open(std::shared_ptr<const Program> program, void* memory, std::unique_ptr<Session>& session) {
-  std::unique_ptr<Session> opened(new Session(std::move(program)));
-  const std::size_t bytes = opened->program_->workspace_bytes();
+  const std::size_t bytes = program->workspace_bytes();
+  std::unique_ptr<std::byte[]> own;
   if (memory == nullptr) {
-    opened->own_.reset(new (std::nothrow) std::byte[bytes + 64]);
-    if (opened->own_ == nullptr) {
+    own.reset(new (std::nothrow) std::byte[bytes + 64]);
+    if (own == nullptr) {
       return Status::out_of_memory("a session needs " + std::to_string(bytes) + " bytes of memory, which are not left");
     }
-    const auto address = reinterpret_cast<std::uintptr_t>(opened->own_.get());
-    memory = opened->own_.get() + (64 - address % 64) % 64;
+    const auto address = reinterpret_cast<std::uintptr_t>(own.get());
+    memory = own.get() + (64 - address % 64) % 64;
   }
   if (reinterpret_cast<std::uintptr_t>(memory) % 64 != 0) {
     return Status::invalid_argument("the memory of a session must begin at a multiple of 64 bytes");
   }
-  opened->memory_ = static_cast<std::byte*>(memory);
-  std::memset(opened->memory_, 0, bytes);
-  session = std::move(opened);
+  session = std::make_unique<Session>(std::move(program), memory);
+  session->own_ = std::move(own);
   return {};
 }
 
@@ -56,6 +65,7 @@ const void* Session::output(std::size_t position) const {
 }
 
 void Session::run() {
+  const WithDenormals as_zeros(DenormalMode::zeros());
   const Memory memory{memory_, program_->impl_->kernels};
   for (const Step& step : program_->impl_->steps) step.run(step, memory);
   for (const Carried& state : program_->impl_->states) {
@@ -65,12 +75,6 @@ void Session::run() {
 
 void Session::reset() {
   for (const Carried& state : program_->impl_->states) std::memset(memory_ + state.input, 0, state.bytes);
-}
-
-std::size_t Session::state_bytes() const {
-  std::size_t bytes = 0;
-  for (const Carried& state : program_->impl_->states) bytes += state.bytes;
-  return bytes;
 }
 
 void Session::read_state(void* bytes) const {
@@ -86,6 +90,12 @@ void Session::write_state(const void* bytes) {
   for (const Carried& state : program_->impl_->states) {
     std::memcpy(memory_ + state.input, from, state.bytes);
     from += state.bytes;
+  }
+}
+
+void Session::take_state(const Session& other) {
+  for (const Carried& state : program_->impl_->states) {
+    std::memcpy(memory_ + state.input, other.memory_ + state.input, state.bytes);
   }
 }
 

@@ -55,8 +55,8 @@ TEST(Networks, RefuseInWords) {
   const auto refuses = [](const std::string& why, const auto& call) {
     expect_error(ErrorCode::invalid_argument, why, call);
   };
-  refuses(R"(shapes: input "x" has the shape [free1, 2]: give its extents)", [&] { NetworkSession all(network); });
-  refuses(R"(shapes: input "x" has the shape [free1, 2], not [1, 3])", [&] {
+  refuses("shapes: input 'x' has the shape [free1, 2]: give its extents", [&] { NetworkSession all(network); });
+  refuses("shapes: input 'x' has the shape [free1, 2], not [1, 3]", [&] {
     NetworkSession all(network, {{"x", {1, 3}}});
   });
   refuses("shapes must be of the inputs x, state, not", [&] { NetworkSession all(network, {{"z", {1}}}); });
