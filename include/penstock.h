@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* Grows when a call is added. A call that is there keeps its form. */
-#define PENSTOCK_C_API 1
+#define PENSTOCK_C_API 2
 
 #ifndef PENSTOCK_API
 #define PENSTOCK_API
@@ -49,21 +49,22 @@ typedef struct penstock_error {
 typedef enum penstock_task {
   PENSTOCK_LANGUAGE = 0, /* Tokens in; logits of the next token out. */
   PENSTOCK_FORECAST = 1, /* Features in; [horizon, targets] normalised forecasts out. */
-  PENSTOCK_CLASSIFY = 2  /* Logits of the classes out. */
+  PENSTOCK_CLASSIFY = 2, /* Logits of the classes out. */
+  PENSTOCK_NETWORK = 3   /* Tensors in and out: a network that `penstock import` wrote. */
 } penstock_task;
 
 typedef struct penstock_model_info {
   size_t struct_size; /* Set by the caller: sizeof(penstock_model_info). */
   penstock_task task;
   uint32_t vocabulary;  /* Tokens are 0 ... vocabulary - 1; 0: the model reads features. */
-  uint32_t inputs;      /* Features of a step; 1 for tokens. */
-  uint32_t outputs;     /* Values that a step returns. */
+  uint32_t inputs;      /* Features of a step; 1 for tokens; elements of all inputs of a network. */
+  uint32_t outputs;     /* Values that a step returns; elements of all outputs of a network. */
   uint32_t targets;     /* Forecasts: columns that are forecast; else 0. */
   uint32_t horizon;     /* Forecasts: steps ahead; else 0. */
   uint32_t sample_rate; /* Samples per second of sound; 0: the model is of something else. */
   uint32_t reserved;
   uint64_t parameters;
-  size_t state_size;    /* Floats of a session's state. */
+  size_t state_size;    /* Floats of a session's state; 0 if it has values of other types. */
   size_t saved_size;    /* Bytes that penstock_session_save() writes. */
   size_t session_bytes; /* Bytes of a session, for callers that bring the memory. */
 } penstock_model_info;
@@ -78,6 +79,22 @@ typedef struct penstock_column {
   int32_t is_value;     /* 0: derived of the column, such as the hour of a date */
   int32_t ahead;        /* Inputs: read from the row that many rows later; 0: from the row itself */
 } penstock_column;
+
+/* The shape of an input of a network. */
+typedef struct penstock_shape {
+  const char* input;
+  const int64_t* extents;
+  size_t rank;
+} penstock_shape;
+
+/* An input or an output of a network: its elements are `size` floats from `first` on of what a step reads or returns,
+ * row-major. Those of other types are converted; integers up to 2^24 exactly. */
+typedef struct penstock_tensor {
+  const char* name;       /* Valid until the model is closed, */
+  const int64_t* extents; /* and so are these. */
+  size_t rank;
+  size_t first, size;
+} penstock_tensor;
 
 /* What becomes of a feature that is NaN or larger than 1e12 in magnitude, and of outputs that are not finite. */
 typedef enum penstock_nan_policy {
@@ -96,6 +113,20 @@ PENSTOCK_API const char* penstock_status_name(int32_t status);
 PENSTOCK_API penstock_status penstock_model_open(const char* path, penstock_model** model, penstock_error* error);
 PENSTOCK_API penstock_status penstock_model_open_memory(const void* bytes, size_t size, penstock_model** model,
                                                         penstock_error* error);
+/* Opens a network that `penstock import` wrote. `shapes` has the shape of each input with extents that the caller
+ * chooses; states have theirs from inputs with the same names of extents, and else 1. A step reads all elements of all
+ * inputs, one tensor after the other, and returns those of all outputs. A program that opens no network does not link
+ * the code of networks. */
+PENSTOCK_API penstock_status penstock_network_open(const char* path, const penstock_shape* shapes, size_t shape_count,
+                                                   penstock_model** model, penstock_error* error);
+PENSTOCK_API penstock_status penstock_network_open_memory(const void* bytes, size_t size, const penstock_shape* shapes,
+                                                          size_t shape_count, penstock_model** model,
+                                                          penstock_error* error);
+/* An input or an output of a network, in their order from 0. */
+PENSTOCK_API penstock_status penstock_network_get_input(const penstock_model* model, size_t index,
+                                                        penstock_tensor* tensor, penstock_error* error);
+PENSTOCK_API penstock_status penstock_network_get_output(const penstock_model* model, size_t index,
+                                                         penstock_tensor* tensor, penstock_error* error);
 /* Closes a model. Its sessions go on: the last of them frees it. */
 PENSTOCK_API penstock_status penstock_model_close(penstock_model* model, penstock_error* error);
 
@@ -145,6 +176,18 @@ PENSTOCK_API penstock_status penstock_session_reset(penstock_session* session, p
 /* `policy`: a penstock_nan_policy. A new session has PENSTOCK_NAN_ERROR. */
 PENSTOCK_API penstock_status penstock_session_set_nan_policy(penstock_session* session, int32_t policy,
                                                              penstock_error* error);
+
+/* Runs `steps` steps on one row of `count` features, or on zeros if `features` is null, without outputs: a stream that
+ * begins with silence then begins without the jump from the zero state. */
+PENSTOCK_API penstock_status penstock_session_prewarm(penstock_session* session, const float* features, size_t count,
+                                                      size_t steps, penstock_error* error);
+/* Lets `next`, a session of another model with as many inputs and outputs, take the place of what `session` runs. Its
+ * share of the outputs grows from step to step by 1 / steps; then `session` goes on as `next`. The only call that may
+ * come while another thread runs steps of `session`, which wait for nothing. On success the handle `next` is closed.
+ * What was replaced is freed by the next replacement, or when `session` is closed. Calls about the state concern
+ * `next`. */
+PENSTOCK_API penstock_status penstock_session_replace(penstock_session* session, penstock_session* next, size_t steps,
+                                                      penstock_error* error);
 
 /* Copies the state, `count` = state_size floats in the order of Session::state(), and sets it. */
 PENSTOCK_API penstock_status penstock_session_get_state(const penstock_session* session, float* state, size_t count,

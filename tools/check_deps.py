@@ -82,7 +82,7 @@ THIRD_PARTY = {
     "fmt/": {*BELOW, "bench", "apps"},
     "omp.h": {"base", "ops", "bench"},  # ops: oneDNN takes its number of threads from OpenMP
     "hwy/": {"backend", "network", "runtime"},
-    "penstock.h": {"runtime"},
+    "penstock.h": {"runtime", "bench/kernels"},
     "oneapi/": {"backend", "ops", "bench"},
     "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend", "io"},

@@ -44,7 +44,7 @@ if ((${#platforms[@]} == 0)); then
   done
 fi
 flags=(-std=c++20 -O2 -fno-exceptions -fno-rtti -ffp-contract=off -DHWY_COMPILE_ONLY_STATIC -I.)
-models=(tests/released/0.1/{series,ensemble,own_cell,lstm}.safetensors)
+models=(tests/released/0.1/{series,ensemble,own_cell,lstm,network}.safetensors)
 mkdir -p "$work"
 work=$(realpath "$work")
 export WINEPREFIX=$work/wine WINEDEBUG=-all
@@ -57,22 +57,31 @@ for platform in native "${platforms[@]}"; do
   mkdir -p "$folder"
   read -ra options <<<"$(options_of "$platform")"
   jobs=()
-  for source in penstock_runtime penstock_kernels; do
-    (cd "$work/vendored" && "$compiler" "${flags[@]}" "${options[@]}" -c "$source.cc" -o "$folder/$source.o") &
+  for source in $(cd "$work/vendored" && echo penstock_*.cc); do
+    (cd "$work/vendored" && "$compiler" "${flags[@]}" "${options[@]}" -c "$source" -o "$folder/${source%.cc}.o") &
     jobs+=($!)
+    if ((${#jobs[@]} % 2 == 0)); then wait "${jobs[-2]}"; fi  # a few at a time
   done
-  "$compiler" -x c -std=c11 "${options[@]}" -I"$work/vendored" -c examples/runtime/stream.c -o "$folder/stream.o"
   for job in "${jobs[@]}"; do wait "$job"; done
-  program=$folder/stream
-  if [[ $platform == windows ]]; then program+=.exe; fi
-  "$compiler" -static -s "$folder"/*.o -o "$program"
+  rm -f "$folder/runtime.a"
+  archiver=ar
+  if [[ $compiler == *-g++* ]]; then archiver=${compiler%g++*}ar; fi
+  "$archiver" rcs "$folder/runtime.a" "$folder"/penstock_*.o
+  end=
+  if [[ $platform == windows ]]; then end=.exe; fi
+  for program in stream network; do
+    "$compiler" -x c -std=c11 "${options[@]}" -I"$work/vendored" -c "examples/runtime/$program.c" -o "$folder/$program.o"
+    "$compiler" -static -s "$folder/$program.o" "$folder/runtime.a" -o "$folder/$program$end"
+  done
   emulator=$(emulator_of "$platform")
   if [[ $platform == windows && -z $emulator ]]; then
-    echo "runtime: $platform: linked, $(stat -c %s "$program") bytes; there is no wine64 to run it"
+    echo "runtime: $platform: linked, $(stat -c %s "$folder/stream$end") bytes; there is no wine64 to run it"
     continue
   fi
   for model in "${models[@]}"; do
-    ${emulator:+"$emulator"} "$program" "$model" <"$work/rows" 2>"$folder/errors" | tr -d '\r' >"$folder/$(basename "$model").answers"
+    program=stream
+    if [[ $model == */network.safetensors ]]; then program=network; fi
+    ${emulator:+"$emulator"} "$folder/$program$end" "$model" <"$work/rows" 2>"$folder/errors" | tr -d '\r' >"$folder/$(basename "$model").answers"
     python3 - "$work/native/$(basename "$model").answers" "$folder/$(basename "$model").answers" <<'PYTHON'
 import sys
 want, got = ([float(word) for word in open(name).read().split()] for name in sys.argv[1:])
@@ -83,5 +92,5 @@ for mine, theirs in zip(got, want):
         sys.exit(f"{mine} instead of {theirs}")
 PYTHON
   done
-  echo "runtime: $platform: ${#models[@]} models, $(stat -c %s "$program") bytes, all of the C library in them"
+  echo "runtime: $platform: ${#models[@]} models, $(stat -c %s "$folder"/{stream,network}"$end" | paste -s -d' ') bytes, all of the C library in them"
 done

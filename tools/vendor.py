@@ -21,11 +21,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "src/core"
-# Compiled once for each instruction set, by including itself: a source of its own.
-KERNELS = "runtime/step_kernels.cc"
+# Compiled once for each instruction set, by including themselves: sources of their own.
+KERNELS = ["runtime/step_kernels.cc", "network/gate_kernels.cc", "network/pointwise_kernels.cc", "network/product_kernels.cc"]
 SHARED = ["base/denormals.cc", "custom/expression_graph.cc", "custom/program.cc"]
+OF_MODELS = ["runtime/c_models.cc", "runtime/description.cc"]
+OF_NETWORKS = ["runtime/c_networks.cc", "base/memory_plan.cc"]
+# Parts of networks that the import needs, or the full library.
+NOT_OURS = ["network/fold.cc", "network/library_cell.cc"]
 # As cmake/PenstockRuntime.cmake has them.
-DEFINES = ["#define penstock penstock_runtime", "#define PENSTOCK_SMALL_STEPS 1", "#define HWY_DISABLE_PCLMUL_AES 1"]
+DEFINES = ["#define penstock penstock_runtime", "#define PENSTOCK_RUNTIME 1", "#define HWY_DISABLE_PCLMUL_AES 1"]
 README = """Penstock {version}: the C runtime. penstock.h is its header, docs/runtime.md of Penstock its manual.
 
     c++ -std=c++20 -O2 -fno-exceptions -fno-rtti -ffp-contract=off -I. -c *.cc
@@ -62,9 +66,20 @@ def headers_of(sources, compiler, made):
     return headers
 
 
+def groups():
+    """Returns {source of the folder: sources that it includes}, as cmake/PenstockRuntime.cmake has them: a program
+    links what it opens."""
+    found = [str(path.relative_to(CORE)) for name in ("runtime", "network") for path in sorted((CORE / name).glob("*.cc"))]
+    found = [source for source in found if source not in KERNELS + NOT_OURS]
+    models = [source for source in found if source.startswith("runtime/recurrent_") or source in OF_MODELS]
+    networks = [source for source in found if source.startswith(("network/", "runtime/network_"))] + OF_NETWORKS
+    rest = [source for source in found if source not in models + networks]
+    kernels = {f"penstock_{Path(source).stem}": [source] for source in KERNELS}
+    return {"penstock_runtime": rest + SHARED, "penstock_models": models, "penstock_networks": networks, **kernels}
+
+
 def vendor(folder, compiler):
-    runtime = sorted(str(path.relative_to(CORE)) for path in (CORE / "runtime").glob("*.cc"))
-    plain = [source for source in [*runtime, *SHARED] if source != KERNELS]
+    parts = groups()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as name:
@@ -73,13 +88,13 @@ def vendor(folder, compiler):
         text = (ROOT / "cmake/version.h.in").read_text(encoding="utf-8")
         text = text.replace("@PROJECT_VERSION@", version()).replace("@PENSTOCK_HAS_TRAINING@", "0")
         (made / "penstock/version.h").write_text(text, encoding="utf-8")
-        sources = {source: CORE / source for source in [*plain, KERNELS]}
+        sources = {source: CORE / source for each in parts.values() for source in each}
         for target, file in {**headers_of(sources.values(), compiler, made), **sources}.items():
             (folder / target).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, folder / target)
-    for target, parts in {"penstock_runtime.cc": plain, "penstock_kernels.cc": [KERNELS]}.items():
-        lines = [*DEFINES, "", *(f'#include "{part}"' for part in parts)]
-        (folder / target).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for target, included in parts.items():
+        lines = [*DEFINES, "", *(f'#include "{source}"' for source in included)]
+        (folder / f"{target}.cc").write_text("\n".join(lines) + "\n", encoding="utf-8")
     shutil.copyfile(ROOT / "LICENSE", folder / "LICENSE")
     (folder / "README.txt").write_text(README.format(version=version()), encoding="utf-8")
 

@@ -32,11 +32,11 @@ std::string tensor(const std::string& name, const std::string& shape, Index begi
          std::to_string(4 * begin) + "," + std::to_string(4 * (begin + count)) + "]}";
 }
 
-std::string header(const std::string& model, const std::string& tensors) {
+std::string header(const std::string& model, const std::string& tensors, const std::string& key = "penstock") {
   std::string escaped;
   for (const char c : model) escaped += c == '"' ? "\\\"" : std::string(1, c);
-  return "{\"__metadata__\":{\"penstock.checksum\":\"" + std::string(kZeros) + "\",\"penstock\":\"" + escaped + "\"}" +
-         tensors + "}";
+  return "{\"__metadata__\":{\"penstock.checksum\":\"" + std::string(kZeros) + "\",\"" + key + "\":\"" + escaped +
+         "\"}" + tensors + "}";
 }
 
 TEST(Fuzz, DamagedModelsInTheRuntime) {
@@ -112,6 +112,32 @@ TEST(Fuzz, DamagedModelsInTheRuntime) {
   feed_damaged({own, plain}, words, [&](const std::string& damaged, Random& random) {
     return with_checksum(damaged, damaged.find("elman") != damaged.npos ? 24 : 26, random);
   });
+}
+
+TEST(Fuzz, DamagedNetworksInTheRuntime) {
+  const std::string network = header(
+      R"({"format":1,"network":{"constants":[[1,0],[2,1],[3,2]],"inputs":[{"axes":[],"shape":[1,1,2],"type":"f32",)"
+      R"("value":0},{"axes":["n","",""],"shape":[-1,1,2],"type":"f32","value":4}],"nodes":[{"attributes":[{"name":"cell",)"
+      R"("text":"elman"}],"name":"layer","op":"Recurrent","reads":[0,1,2,-1,-1,4],"writes":[5,6]},{"bodies":[],)"
+      R"("name":"sum","op":"Add","reads":[5,3],"writes":[7]}],"outputs":[7,6],"states":[[1,1]],)"
+      R"("values":["x","w","r","b","h","y","next","sum"]}})",
+      tensor("constant.0", "1,2,2", 0, 4) + tensor("constant.1", "1,2,2", 4, 4) + tensor("constant.2", "2", 8, 2),
+      "penstock.network");
+  Random random(3);
+  const std::string file = with_checksum(network, 10, random);
+  penstock_model* model = nullptr;
+  penstock_error error = {PENSTOCK_OK, {}};
+  EXPECT_EQ(penstock_network_open_memory(file.data(), file.size(), nullptr, 0, &model, &error), PENSTOCK_OK)
+      << error.text;
+  EXPECT_EQ(penstock_model_close(model, nullptr), PENSTOCK_OK);
+  const std::vector<std::string_view> words = {"0",         "-1",   "4294967295", "9223372036854775807",
+                                               "[",         "]",    "{",          "}",
+                                               "\\\"",      ",",    "\"F32\"",    "\"I64\"",
+                                               "f64",       "bool", "Reshape",    "Gather",
+                                               "Conv",      "Loop", "If",         "lstm",
+                                               "gru-before"};
+  feed_damaged({network}, words,
+               [&](const std::string& damaged, Random& source) { return with_checksum(damaged, 10, source); });
 }
 
 }  // namespace

@@ -111,6 +111,13 @@ def weights_of(path):
     return [array_line(name, array) for name, array in sorted(penstock.interchange.read_tensors(path).items())]
 
 
+def network(folder):
+    import penstock
+
+    session = penstock.NetworkSession(penstock.Network.load(folder / "network.safetensors"))
+    return [array_line("y", session.run(row)["y"]) for row in numbers(LAST, 1, 16)]
+
+
 def checkpoint(folder):
     resume = ["--checkpoint", "run.checkpoint", "--resume", "-o", "resumed"]
     run("train", "series.csv", *TRAINING, *RUN, *resume, cwd=folder)
@@ -131,6 +138,7 @@ ANSWERS = {
     "session": session,
     "layers": layers,
     "cell": cell,
+    "network": network,
     "checkpoint": checkpoint,
 }
 
@@ -235,6 +243,53 @@ def make_layers(folder):
     save(folder / "stack.safetensors", RecurrentWeights.from_numpy(stack), format="penstock")
 
 
+def make_network(folder):
+    """A listener as published ones are: a convolution over the last samples, layers of three cells, a share."""
+    import numpy as np
+    import onnx
+    from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
+
+    import penstock
+
+    values, nodes = {}, []
+
+    def constant(name, value):
+        values[name] = onnx.numpy_helper.from_array(np.asarray(value), name)
+        return name
+
+    def weights(name, *shape):
+        return constant(name, np.sin(np.arange(math.prod(shape)) * len(name) + len(values)).astype(np.float32).reshape(shape) / 2)
+
+    def add(op, reads, *writes, **attributes):
+        nodes.append(make_node(op, reads, writes, name=f"the {op} of {writes[0]}", **attributes))
+        return writes[0]
+
+    def axes(*numbers):
+        return constant(f"axes{len(values)}", np.array(numbers, np.int64))
+
+    add("Concat", ["context", "x"], "samples", axis=1)
+    add("Slice", ["samples", axes(-8), axes(24), axes(1)], "next_context")
+    add("Unsqueeze", ["samples", axes(1)], "channel")
+    add("Conv", ["channel", weights("kernel", 6, 1, 8), weights("offset", 6)], "frames", strides=[4])
+    add("Transpose", [add("Relu", ["frames"], "heard")], "steps", perm=[2, 0, 1])
+    add("LSTM", ["steps", weights("w1", 1, 32, 6), weights("r1", 1, 32, 8), weights("b1", 1, 64), "", "h", "c"], "y1", "next_h",
+        "next_c", hidden_size=8)
+    add("Squeeze", ["y1", axes(1)], "s1")
+    add("GRU", ["s1", weights("w2", 1, 18, 8), weights("r2", 1, 18, 6), "", "", "g"], "y2", "next_g", hidden_size=6)
+    add("Squeeze", ["y2", axes(1)], "s2")
+    add("LSTM", ["s2", weights("w3", 1, 16, 6), weights("r3", 1, 16, 4), "", "", "ph", "pc", weights("p3", 1, 12)], "y3",
+        "next_ph", "next_pc", hidden_size=4)
+    add("ReduceMean", ["y3", axes(0, 1)], "mean", keepdims=0)
+    add("Sigmoid", [add("Gemm", ["mean", weights("w", 4, 2), weights("b", 2)], "sums")], "y")
+    shapes = {"x": [1, 16], "context": [1, 8], "h": [1, 1, 8], "c": [1, 1, 8], "g": [1, 1, 6], "ph": [1, 1, 4], "pc": [1, 1, 4]}
+    inputs = [make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
+    outputs = [make_tensor_value_info(f"next_{name}", 1, shape) for name, shape in list(shapes.items())[1:]]
+    outputs.insert(0, make_tensor_value_info("y", 1, [1, 2]))
+    graph = make_graph(nodes, "listener", inputs, outputs, list(values.values()))
+    model = make_model(graph, opset_imports=[make_opsetid("", 18)], ir_version=8)
+    penstock.import_onnx(model.SerializeToString()).save(folder / "network.safetensors")
+
+
 def make_checkpoint(folder):
     """Kills a run, and leaves its checkpoint. Returns the weights at the end of the uninterrupted run."""
     command = ["train", "series.csv", *TRAINING, *RUN]
@@ -263,6 +318,7 @@ def make(folder):
     make_models(folder)
     make_states(folder)
     make_layers(folder)
+    make_network(folder)
     weights = make_checkpoint(folder)
     isa = os.environ.pop("PENSTOCK_ISA")  # plans are measured with the best one
     run("tune", "--cell", "gru", "--shape", "1x20x8x8", "--threads", 1, "--quiet", "-o", "plans.json", cwd=folder)

@@ -5,12 +5,20 @@
 #include <string>
 
 #include "penstock/version.h"
-#include "runtime/failure.h"
+#include "runtime/c_call.h"
 #include "runtime/handles.h"
 #include "runtime/model.h"
 #include "runtime/session.h"
 
 namespace penstock::runtime {
+
+bool hand_out(Model* opened, penstock_model** model, Failure& failure) {
+  if (opened == nullptr) return false;
+  *model = static_cast<penstock_model*>(open_handle(HandleKind::model, opened));
+  if (*model != nullptr) return true;
+  opened->release();
+  return failure.set(PENSTOCK_OUT_OF_MEMORY, "no memory for another model");
+}
 
 namespace {
 
@@ -24,18 +32,6 @@ Session* find(const penstock_session* handle, Failure& failure) {
   auto* const session = static_cast<Session*>(find_object(HandleKind::session, handle));
   if (session == nullptr) failure.set(PENSTOCK_INVALID_ARGUMENT, "the session is not open");
   return session;
-}
-
-bool given(const void* pointer, const char* name, Failure& failure) {
-  return pointer != nullptr || failure.set(PENSTOCK_INVALID_ARGUMENT, "%s must not be null", name);
-}
-
-/// Runs body(failure), which returns false after a failure, and reports to the caller.
-template <class Body>
-penstock_status call(penstock_error* error, const Body& body) {
-  Failure failure;
-  if (body(failure)) return PENSTOCK_OK;
-  return failure.report(error);
 }
 
 /// Runs body(session, failure) on an open session.
@@ -53,14 +49,6 @@ penstock_status with_model(const penstock_model* handle, penstock_error* error, 
     Model* const model = find(handle, failure);
     return model != nullptr && body(*model, failure);
   });
-}
-
-bool hand_out(Model* opened, penstock_model** model, Failure& failure) {
-  if (opened == nullptr) return false;
-  *model = static_cast<penstock_model*>(open_handle(HandleKind::model, opened));
-  if (*model != nullptr) return true;
-  opened->release();
-  return failure.set(PENSTOCK_OUT_OF_MEMORY, "no memory for another model");
 }
 
 bool hand_out(Session* opened, penstock_session** session, Failure& failure) {
@@ -117,31 +105,6 @@ const char* penstock_status_name(int32_t status) {
   return number < sizeof(names) / sizeof(names[0]) ? names[number] : "unknown";
 }
 
-penstock_status penstock_model_open(const char* path, penstock_model** model, penstock_error* error) {
-  return call(error, [&](Failure& outer) {
-    if (!given(model, "model", outer)) return false;
-    *model = nullptr;
-    if (!given(path, "path", outer)) return false;
-    Failure failure(path);
-    if (hand_out(Model::open(path, failure), model, failure)) return true;
-    outer = failure;
-    return false;
-  });
-}
-
-penstock_status penstock_model_open_memory(const void* bytes, size_t size, penstock_model** model,
-                                           penstock_error* error) {
-  return call(error, [&](Failure& outer) {
-    if (!given(model, "model", outer)) return false;
-    *model = nullptr;
-    if (!given(bytes, "bytes", outer)) return false;
-    Failure failure("model in memory");
-    if (hand_out(Model::open({static_cast<const char*>(bytes), size}, failure), model, failure)) return true;
-    outer = failure;
-    return false;
-  });
-}
-
 penstock_status penstock_model_close(penstock_model* model, penstock_error* error) {
   return call(error, [&](Failure& failure) {
     auto* const open = static_cast<Model*>(close_handle(HandleKind::model, model));
@@ -165,14 +128,14 @@ penstock_status penstock_model_get_info(const penstock_model* handle, penstock_m
     *info = {sizeof(penstock_model_info),
              of.task,
              static_cast<uint32_t>(of.vocabulary),
-             static_cast<uint32_t>(of.input_size()),
-             static_cast<uint32_t>(of.output_size()),
+             static_cast<uint32_t>(model.inputs),
+             static_cast<uint32_t>(model.outputs),
              static_cast<uint32_t>(of.task == PENSTOCK_FORECAST ? of.targets.size() : 0),
              static_cast<uint32_t>(of.horizon),
              static_cast<uint32_t>(of.sample_rate),
              0,
              model.parameters,
-             static_cast<size_t>(model.state_size),
+             model.float_state ? model.state_bytes / sizeof(float) : 0,
              Session::saved_size(model),
              Session::bytes_of(model)};
     return true;
@@ -211,7 +174,7 @@ penstock_status penstock_model_get_instruction_set(const penstock_model* handle,
                                                    penstock_error* error) {
   return with_model(handle, error, [&](Model& model, Failure& failure) {
     if (!given(name, "name", failure)) return false;
-    *name = model.kernels->name;
+    *name = model.instruction_set;
     return true;
   });
 }
@@ -276,6 +239,23 @@ penstock_status penstock_session_sequence_tokens(penstock_session* session, cons
 penstock_status penstock_session_reset(penstock_session* handle, penstock_error* error) {
   return with_session(handle, error, [](Session& session, Failure&) {
     session.reset();
+    return true;
+  });
+}
+
+penstock_status penstock_session_prewarm(penstock_session* handle, const float* features, size_t count, size_t steps,
+                                         penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    return session.prewarm(features, count, steps, failure);
+  });
+}
+
+penstock_status penstock_session_replace(penstock_session* handle, penstock_session* next, size_t steps,
+                                         penstock_error* error) {
+  return with_session(handle, error, [&](Session& session, Failure& failure) {
+    Session* const replacement = find(next, failure);
+    if (replacement == nullptr || !session.replace(replacement, steps, failure)) return false;
+    close_handle(HandleKind::session, next);
     return true;
   });
 }

@@ -10,8 +10,8 @@ namespace penstock::runtime {
 
 namespace {
 
-// Deeper than any text of ours, and shallow enough for the stack of a small thread.
-constexpr int kMostDepth = 32;
+// Deeper than branches of networks may lie in each other, and shallow enough for the stack of a small thread.
+constexpr int kMostDepth = 160;
 // The longest number that anybody writes has 25 characters; a double in full has 1100.
 constexpr std::size_t kLongestNumber = 1200;
 

@@ -1,88 +1,49 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
-#include <string_view>
-#include <vector>
+#include <cstddef>
+#include <cstdint>
 
-#include "runtime/buffer.h"
 #include "runtime/description.h"
-#include "runtime/step_kernels.h"
+#include "runtime/failure.h"
 #include "runtime/tensor_file.h"
 
 namespace penstock::runtime {
 
-/// Where a value lies in the floats of a session.
-using Place = Index;
+class Session;
 
-/// A recurrent layer: its kernels, packed weights, and its places in a session.
-struct Layer {
-  Index input = 0, hidden = 0, heads = 1;
-  int states = 1;
-  LayerKernels kernels;
-  const custom::DerivedCell* custom = nullptr;
-  std::size_t panels = 0;  ///< Floats of the packed weights.
-  std::size_t packed = 0;  ///< Their offset in Model::packed.
-  Place state = 0;         ///< [S, H]
-  Place scratch = 0;       ///< Of two-phase cells, or of cells whose units read means.
-};
-
-/// A column that is both an input and a target (ops/pointwise/series.h).
-struct SharedColumn {
-  Index input, target;
-  double factor, offset;
-};
-
-/// One instruction of a step. What the members mean is up to the kind; x and y are vectors in the session.
-struct Instruction {
-  enum class Kind : std::uint8_t {
-    embedding,     ///< y [n] = row `token` of weight
-    linear,        ///< y [n] = weight [n, k] x [k] + bias
-    norm,          ///< y [n] = RMS norm of x [n], after x += z if there is a z, with gain `weight`
-    sum,           ///< x [n] += z [n]
-    convolution,   ///< y [n] = depthwise convolution of x [n], weight [k, n], with the state at z [k - 1, n]
-    recurrence,    ///< y [n] = layer `index` of x [k]
-    silu_gate,     ///< y [n] = silu(x [0..n)) x [n..2n)
-    add,           ///< y [n] += x [n], as ops::add_last_values() adds
-    read_changes,  ///< y [inputs + n] from features x; n columns are shared, and the state is at z [n + 1]
-    add_last,      ///< y [horizon, targets] += the last values in features x
-  };
-  Kind kind;
-  Index n = 0, k = 0;
-  Place x = 0, y = 0, z = -1;
-  const float *weight = nullptr, *bias = nullptr;
-  std::size_t index = 0;
-};
-
-/// An opened model: its description, and one step of it as straight-line code. Immutable; sessions share it.
+/// An opened model of a file. Immutable; sessions share it.
 class Model {
  public:
-  /// Return null after a failure.
-  static Model* open(const char* path, Failure& failure);
-  static Model* open(std::string_view bytes, Failure& failure);
+  Model() = default;
+  virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
 
   void keep() { holders_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
     if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
-  Description description;
-  const StepKernels* kernels = nullptr;
-  std::vector<Instruction> instructions;
-  std::vector<Layer> layers;
-  std::vector<SharedColumn> shared;
-  double change_scale = 1.0;  ///< Of ops::Changes.
-  Index state_size = 0;       ///< Floats; the state is the front of a session's floats.
-  Index floats = 0;           ///< Of a session, the state included.
-  Place features = 0, outputs = 0;
-  std::uint64_t parameters = 0, checksum = 0;
-  Buffer packed;
+  /// Bytes of a session, its object included.
+  virtual std::size_t session_bytes() const = 0;
+  /// Makes a session in so many bytes of aligned memory. `own` is what it frees when it is closed, or null.
+  virtual Session* make_session(std::byte* memory, void* own) = 0;
 
- private:
-  Model() = default;
-  bool build(Failure& failure);
+  Description description;
+  const char* instruction_set = nullptr;
+  std::size_t inputs = 0, outputs = 0;  ///< Values of a step.
+  std::size_t state_bytes = 0;
+  bool float_state = true;  ///< The state has floats alone.
+  std::uint64_t parameters = 0, checksum = 0;
+
+ protected:
+  /// Chooses the instruction set.
+  bool choose_kernels(Failure& failure);
 
   TensorFile file_;
+
+ private:
   std::atomic<long> holders_{1};
 };
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace penstock::runtime {
 
@@ -22,39 +23,35 @@ bool all_finite(const float* values, std::size_t count) { return std::all_of(val
 
 bool is_near(float value) { return value >= -kFurthest && value <= kFurthest; }
 
-constexpr std::size_t whole_lines(std::size_t bytes) {
-  return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
-}
-
 /// The header of a saved state.
 struct SavedHeader {
   char magic[8];
   std::uint64_t model;  ///< Checksum of its file.
-  std::uint64_t count;  ///< Floats.
-  std::uint64_t sum;    ///< Checksum of the bits of these floats.
+  std::uint64_t count;  ///< Floats; bytes if there is anything else.
+  std::uint64_t sum;    ///< Checksum of the state.
 };
 constexpr char kMagic[9] = "pnstckS1";
 
-std::uint64_t sum_of(const void* values, std::size_t count) {
-  std::uint64_t sum = 0xcbf29ce484222325u;  // FNV-1a over words
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, static_cast<const char*>(values) + i * sizeof(bits), sizeof(bits));
-    sum = (sum ^ bits) * 0x100000001b3u;
+SavedHeader header_of(const Model& model, const void* state) {
+  SavedHeader header = {{},
+                        model.checksum,
+                        model.float_state ? model.state_bytes / sizeof(float) : model.state_bytes,
+                        0xcbf29ce484222325u};
+  std::memcpy(header.magic, kMagic, sizeof(header.magic));
+  std::uint32_t word = 0;  // FNV-1a over words
+  for (std::size_t i = 0; i < model.state_bytes; i += sizeof(word)) {
+    word = 0;
+    std::memcpy(&word, static_cast<const char*>(state) + i, std::min(sizeof(word), model.state_bytes - i));
+    header.sum = (header.sum ^ word) * 0x100000001b3u;
   }
-  return sum;
+  return header;
 }
 
 }  // namespace
 
-std::size_t Session::bytes_of(const Model& model) {
-  return Buffer::kAlignment + whole_lines(sizeof(Session)) + whole_lines(model.layers.size() * sizeof(Job)) +
-         static_cast<std::size_t>(model.floats) * sizeof(float);
-}
+std::size_t Session::bytes_of(const Model& model) { return Buffer::kAlignment + model.session_bytes(); }
 
-std::size_t Session::saved_size(const Model& model) {
-  return sizeof(SavedHeader) + static_cast<std::size_t>(model.state_size) * sizeof(float);
-}
+std::size_t Session::saved_size(const Model& model) { return sizeof(SavedHeader) + model.state_bytes; }
 
 Session* Session::open(Model& model, void* memory, std::size_t size, Failure& failure) {
   const std::size_t bytes = bytes_of(model);
@@ -70,60 +67,132 @@ Session* Session::open(Model& model, void* memory, std::size_t size, Failure& fa
                 memory == nullptr ? " at null" : "");
     return nullptr;
   }
-  std::byte* const begin = Buffer::aligned(memory);
-  std::byte* const jobs = begin + whole_lines(sizeof(Session));
-  std::byte* const floats = jobs + whole_lines(model.layers.size() * sizeof(Job));
-  model.keep();
-  return new (begin) Session(model, reinterpret_cast<Job*>(jobs), reinterpret_cast<float*>(floats), own);
+  return model.make_session(Buffer::aligned(memory), own);
 }
 
-Session* Session::clone(void* memory, std::size_t size, Failure& failure) const {
-  Session* const copy = open(*model_, memory, size, failure);
+Session* Session::clone(void* memory, std::size_t size, Failure& failure) {
+  const Session& from = newest();
+  Session* const copy = open(*from.model_, memory, size, failure);
   if (copy == nullptr) return nullptr;
-  std::copy_n(floats_, model_->state_size, copy->floats_);
+  copy->take_state(from);
   copy->policy_ = policy_;
   return copy;
 }
 
-Session::Session(Model& model, Job* jobs, float* floats, void* own)
-    : model_(&model), jobs_(jobs), floats_(floats), own_(own) {
-  std::fill_n(floats_, model.floats, 0.0f);
-  for (std::size_t i = 0; i < model.layers.size(); ++i) prepare(i);
-}
-
-/// What a layer's steps look up is looked up once.
-void Session::prepare(std::size_t i) {
-  const Layer& layer = model_->layers[i];
-  Job& job = *new (&jobs_[i]) Job();
-  job.input = layer.input;
-  job.hidden = layer.hidden;
-  job.heads = layer.heads;
-  job.head_size = layer.hidden / layer.heads;
-  job.packed = model_->packed.floats() + layer.packed;
-  job.operand = at(layer.scratch);
-  job.between = job.operand + layer.hidden;
-  for (int k = 0; k < layer.states; ++k) job.state[k] = at(layer.state) + k * layer.hidden;
-  if (layer.custom == nullptr) return;
-  const auto learnt = static_cast<std::size_t>(layer.hidden) * layer.custom->cell.learnt.size();
-  job.custom = {layer.custom, job.packed + layer.panels - learnt, layer.hidden};
-  job.sums = at(layer.scratch);
-  job.head = job.sums + 2 * layer.custom->cell.gates * layer.hidden;
-}
-
 void Session::close() {
+  if (fade_ != nullptr) fade_->to->close();
+  if (Fade* const coming = coming_.load(std::memory_order_acquire); coming != nullptr) coming->to->close();
+  if (playing_ != this) playing_->close();
+  if (is_replaced_.load(std::memory_order_acquire)) left_ = nullptr;  // it plays
+  forget_last_fade();
   Model* const model = model_;
-  std::free(own_);  // with this object in it, which has nothing to destroy
+  void* const own = own_;
+  this->~Session();
+  std::free(own);
   model->release();
 }
 
-void Session::reset() { std::fill_n(floats_, model_->state_size, 0.0f); }
+Session& Session::newest() {
+  if (fade_ != nullptr) return *fade_->to;
+  Fade* const coming = coming_.load(std::memory_order_acquire);
+  return coming != nullptr ? *coming->to : *playing_;
+}
+
+void Session::set_policy(penstock_nan_policy policy) { policy_ = playing_->policy_ = newest().policy_ = policy; }
+
+void Session::reset() {
+  playing_->return_to_start();
+  newest().return_to_start();
+}
+
+void Session::forget_last_fade() {
+  if (left_ != nullptr && left_ != this) left_->close();
+  left_ = nullptr;
+  std::free(std::exchange(last_, nullptr));
+}
+
+bool Session::replace(Session* next, std::size_t steps, Failure& failure) {
+  if (is_replaced_.load(std::memory_order_acquire)) {
+    return failure.set(PENSTOCK_INVALID_ARGUMENT, "the session before has not faded out yet: run its steps first");
+  }
+  forget_last_fade();
+  if (next == this || next->playing_ != next || next->is_replaced_.load(std::memory_order_acquire)) {
+    return failure.set(PENSTOCK_INVALID_ARGUMENT, "next must be another session, and none that was replaced");
+  }
+  const Model &ours = *model_, &theirs = *next->model_;
+  if (theirs.inputs != ours.inputs || theirs.outputs != ours.outputs ||
+      theirs.description.vocabulary != ours.description.vocabulary) {
+    return failure.set(
+        PENSTOCK_INVALID_ARGUMENT,
+        "next reads %zu values and returns %zu with a vocabulary of %ld, this session %zu and %zu with %ld",
+        theirs.inputs, theirs.outputs, static_cast<long>(theirs.description.vocabulary), ours.inputs, ours.outputs,
+        static_cast<long>(ours.description.vocabulary));
+  }
+  void* const memory = std::malloc(sizeof(Fade) + ours.outputs * sizeof(float));
+  if (memory == nullptr) return failure.set(PENSTOCK_OUT_OF_MEMORY, "no memory for %zu outputs", ours.outputs);
+  next->policy_ = policy_;
+  last_ = new (memory) Fade{next, reinterpret_cast<float*>(static_cast<std::byte*>(memory) + sizeof(Fade)),
+                            std::max<std::size_t>(steps, 1), 0};
+  left_ = playing_;
+  is_replaced_.store(true, std::memory_order_relaxed);
+  coming_.store(last_, std::memory_order_release);
+  return true;
+}
+
+/// A step, with the outputs of two sessions while one takes the place of the other.
+void Session::play(const float* features, std::int32_t token, float* outputs) {
+  if (coming_.load(std::memory_order_relaxed) != nullptr) fade_ = coming_.exchange(nullptr, std::memory_order_acquire);
+  playing_->step(features, token, outputs);
+  if (fade_ != nullptr) fade(features, token, outputs);
+}
+
+void Session::fade(const float* features, std::int32_t token, float* outputs) {
+  Fade& fade = *fade_;
+  fade.to->step(features, token, outputs == nullptr ? nullptr : fade.outputs);
+  const float share = static_cast<float>(++fade.done) / static_cast<float>(fade.steps), rest = 1.0f - share;
+  for (std::size_t i = 0; outputs != nullptr && i < model_->outputs; ++i) {
+    outputs[i] = rest * outputs[i] + share * fade.outputs[i];
+  }
+  if (fade.done < fade.steps) return;
+  playing_ = fade.to;
+  fade_ = nullptr;
+  is_replaced_.store(false, std::memory_order_release);
+}
+
+bool Session::prewarm(const float* features, std::size_t count, std::size_t steps, Failure& failure) {
+  if (model_->description.vocabulary > 0) {
+    return failure.set(PENSTOCK_INVALID_ARGUMENT, "this model reads tokens, not features");
+  }
+  if (features != nullptr && count != model_->inputs) {
+    return failure.set(PENSTOCK_INVALID_ARGUMENT, "features must hold %zu values, not %zu", model_->inputs, count);
+  }
+  const float* const far = features == nullptr ? nullptr : std::find_if_not(features, features + count, is_near);
+  if (features != nullptr && far != features + count) {
+    return failure.set(PENSTOCK_INVALID_ARGUMENT, "feature %zu must be a number of at most 1e12, not %g",
+                       static_cast<std::size_t>(far - features), static_cast<double>(*far));
+  }
+  float* silence = nullptr;
+  if (features == nullptr) {
+    features = silence = static_cast<float*>(std::calloc(model_->inputs, sizeof(float)));
+    if (silence == nullptr) return failure.set(PENSTOCK_OUT_OF_MEMORY, "no memory for %zu features", model_->inputs);
+  }
+  for (std::size_t t = 0; t < steps; ++t) play(features, 0, nullptr);
+  std::free(silence);
+  return true;
+}
+
+void Session::take(const float* features, std::size_t count, float* to) const {
+  std::memcpy(to, features, count * sizeof(float));
+  if (policy_ != PENSTOCK_NAN_ZERO) return;
+  std::replace_if(
+      to, to + count, [](float value) { return !is_near(value); }, 0.0f);
+}
 
 bool Session::check_steps(std::size_t rows, std::size_t size, Span span, Failure& failure) const {
-  const auto outputs = static_cast<std::size_t>(model_->description.output_size());
+  const std::size_t outputs = model_->outputs;
   if (span == Span::step && rows != 1) {
-    return failure.set(PENSTOCK_INVALID_ARGUMENT, "features must hold %zu values, not %zu",
-                       static_cast<std::size_t>(model_->description.input_size()),
-                       rows * static_cast<std::size_t>(model_->description.input_size()));
+    return failure.set(PENSTOCK_INVALID_ARGUMENT, "features must hold %zu values, not %zu", model_->inputs,
+                       rows * model_->inputs);
   }
   if (size / outputs == rows && size % outputs == 0) return true;
   return failure.set(PENSTOCK_INVALID_ARGUMENT, "outputs must hold %zu values for each of %zu steps, not %zu", outputs,
@@ -132,11 +201,10 @@ bool Session::check_steps(std::size_t rows, std::size_t size, Span span, Failure
 
 bool Session::run(const float* features, std::size_t count, float* outputs, std::size_t size, Span span,
                   Failure& failure) {
-  const Description& description = model_->description;
-  if (description.vocabulary > 0) {
+  if (model_->description.vocabulary > 0) {
     return failure.set(PENSTOCK_INVALID_ARGUMENT, "this model reads tokens, not features");
   }
-  const auto width = static_cast<std::size_t>(description.input_size());
+  const std::size_t width = model_->inputs;
   if (count % width != 0) {
     return failure.set(PENSTOCK_INVALID_ARGUMENT, "features must hold %s%zu values, not %zu",
                        span == Span::step ? "" : "rows of ", width, count);
@@ -152,109 +220,106 @@ bool Session::run(const float* features, std::size_t count, float* outputs, std:
     }
   }
   if (span == Span::sequence) reset();
-  const std::size_t row = static_cast<std::size_t>(description.output_size());
   for (std::size_t t = 0; t < steps; ++t) {
-    float* const read = at(model_->features);
-    std::memcpy(read, features + t * width, width * sizeof(float));
-    if (policy_ == PENSTOCK_NAN_ZERO) {
-      std::replace_if(
-          read, read + width, [](float value) { return !is_near(value); }, 0.0f);
-    }
-    if (!answer(t, 0, outputs + t * row, failure)) return false;
+    if (!answer(t, features + t * width, 0, outputs + t * model_->outputs, failure)) return false;
   }
   return true;
 }
 
 bool Session::run(const std::int32_t* tokens, std::size_t count, float* outputs, std::size_t size, Span span,
                   Failure& failure) {
-  const Description& description = model_->description;
-  if (description.vocabulary == 0) {
+  const Index vocabulary = model_->description.vocabulary;
+  if (vocabulary == 0) {
     return failure.set(PENSTOCK_INVALID_ARGUMENT, "this model reads features, not tokens");
   }
   if (!check_steps(count, size, span, failure)) return false;
   for (std::size_t t = 0; t < count; ++t) {
-    if (tokens[t] >= 0 && tokens[t] < description.vocabulary) continue;
+    if (tokens[t] >= 0 && tokens[t] < vocabulary) continue;
     return failure.set(PENSTOCK_INVALID_ARGUMENT, "step %zu: token %ld is outside 0..%ld", t,
-                       static_cast<long>(tokens[t]), static_cast<long>(description.vocabulary - 1));
+                       static_cast<long>(tokens[t]), static_cast<long>(vocabulary - 1));
   }
   if (span == Span::sequence) reset();
-  const std::size_t row = static_cast<std::size_t>(description.output_size());
   for (std::size_t t = 0; t < count; ++t) {
-    if (!answer(t, tokens[t], outputs + t * row, failure)) return false;
+    if (!answer(t, nullptr, tokens[t], outputs + t * model_->outputs, failure)) return false;
   }
   return true;
 }
 
-/// One step from the features that are there. Outputs that are not finite come of a state that is not, or soon will
-/// make one.
-bool Session::answer(std::size_t t, std::int32_t token, float* outputs, Failure& failure) {
-  const auto count = static_cast<std::size_t>(model_->description.output_size());
-  step(token);
-  const float* const answers = at(model_->outputs);
-  if (policy_ == PENSTOCK_NAN_PASS || all_finite(answers, count)) {
-    std::memcpy(outputs, answers, count * sizeof(float));
-    return true;
-  }
+/// Outputs that are not finite come of a state that is not, or soon will make one.
+bool Session::answer(std::size_t t, const float* features, std::int32_t token, float* outputs, Failure& failure) {
+  play(features, token, outputs);
+  if (policy_ == PENSTOCK_NAN_PASS || all_finite(outputs, model_->outputs)) return true;
   reset();
-  std::fill_n(outputs, count, 0.0f);
+  std::fill_n(outputs, model_->outputs, 0.0f);
   if (policy_ == PENSTOCK_NAN_ZERO) return true;
   return failure.set(PENSTOCK_NUMERICAL, "step %zu: the model's answer is not finite; the session was reset", t);
 }
 
-bool Session::get_state(float* state, std::size_t count, Failure& failure) const {
-  const auto size = static_cast<std::size_t>(model_->state_size);
-  if (count != size) {
-    return failure.set(PENSTOCK_INVALID_ARGUMENT, "state must hold %zu values, not %zu", size, count);
+bool Session::check_state(std::size_t count, Failure& failure) const {
+  if (!model_->float_state) {
+    return failure.set(PENSTOCK_UNSUPPORTED,
+                       "the state has values that are no floats: use penstock_session_save() and _restore()");
   }
-  std::memcpy(state, floats_, size * sizeof(float));
+  if (count == state_size()) return true;
+  return failure.set(PENSTOCK_INVALID_ARGUMENT, "state must hold %zu values, not %zu", state_size(), count);
+}
+
+bool Session::get_state(float* state, std::size_t count, Failure& failure) {
+  const Session& of = newest();
+  if (!of.check_state(count, failure)) return false;
+  of.read_state(state);
   return true;
 }
 
 bool Session::set_state(const float* state, std::size_t count, Failure& failure) {
-  const auto size = static_cast<std::size_t>(model_->state_size);
-  if (count != size) {
-    return failure.set(PENSTOCK_INVALID_ARGUMENT, "state must hold %zu values, not %zu", size, count);
-  }
-  if (!all_finite(state, size)) return failure.set(PENSTOCK_INVALID_ARGUMENT, "state must hold finite values");
-  std::memcpy(floats_, state, size * sizeof(float));
+  Session& of = newest();
+  if (!of.check_state(count, failure)) return false;
+  if (!all_finite(state, count)) return failure.set(PENSTOCK_INVALID_ARGUMENT, "state must hold finite values");
+  of.write_state(state);
   return true;
 }
 
-bool Session::save(void* bytes, std::size_t size, Failure& failure) const {
-  if (size != saved_size(*model_)) {
-    return failure.set(PENSTOCK_INVALID_ARGUMENT, "bytes must be %zu (saved_size), not %zu", saved_size(*model_), size);
+bool Session::save(void* bytes, std::size_t size, Failure& failure) {
+  const Session& of = newest();
+  const std::size_t expected = saved_size(*of.model_);
+  if (size != expected) {
+    return failure.set(PENSTOCK_INVALID_ARGUMENT, "bytes must be %zu (saved_size), not %zu", expected, size);
   }
-  const auto count = static_cast<std::size_t>(model_->state_size);
-  SavedHeader header = {{}, model_->checksum, count, sum_of(floats_, count)};
-  std::memcpy(header.magic, kMagic, sizeof(header.magic));
+  char* const state = static_cast<char*>(bytes) + sizeof(SavedHeader);
+  of.read_state(state);
+  const SavedHeader header = header_of(*of.model_, state);
   std::memcpy(bytes, &header, sizeof(header));
-  std::memcpy(static_cast<char*>(bytes) + sizeof(header), floats_, count * sizeof(float));
   return true;
 }
 
 bool Session::restore(const void* bytes, std::size_t size, Failure& failure) {
+  Session& of = newest();
+  const Model& model = *of.model_;
   SavedHeader header = {};
   if (size >= sizeof(header)) std::memcpy(&header, bytes, sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(header.magic)) != 0) {
     return failure.set(PENSTOCK_BAD_INPUT, "the bytes are no state that penstock_session_save() wrote");
   }
-  const auto count = static_cast<std::size_t>(model_->state_size);
-  if (header.model != model_->checksum || header.count != count) {
+  const std::size_t expected = saved_size(model);
+  const std::uint64_t count = model.float_state ? of.state_size() : model.state_bytes;
+  if (header.model != model.checksum || header.count != count) {
     return failure.set(PENSTOCK_INCOMPATIBLE, "the state is of another model");
   }
-  const auto* const state = static_cast<const char*>(bytes) + sizeof(header);
-  if (size != saved_size(*model_)) {
-    return failure.set(PENSTOCK_BAD_INPUT, "the state is damaged: %zu bytes, not %zu", size, saved_size(*model_));
+  if (size != expected) {
+    return failure.set(PENSTOCK_BAD_INPUT, "the state is damaged: %zu bytes, not %zu", size, expected);
   }
   // Judged where it lies: a refused state changes nothing.
+  const auto* const state = static_cast<const char*>(bytes) + sizeof(header);
   bool finite = true;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; model.float_state && i < of.state_size(); ++i) {
     float value = 0;
     std::memcpy(&value, state + i * sizeof(float), sizeof(value));
     finite = finite && is_finite(value);
   }
-  if (sum_of(state, count) != header.sum || !finite) return failure.set(PENSTOCK_BAD_INPUT, "the state is damaged");
-  std::memcpy(floats_, state, count * sizeof(float));
+  if (header_of(model, state).sum != header.sum || !finite) {
+    return failure.set(PENSTOCK_BAD_INPUT, "the state is damaged");
+  }
+  of.write_state(state);
   return true;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,8 +16,10 @@ enum class Span {
   sequence,  ///< Any number, from the start of a sequence.
 };
 
-/// A stream of a model, one step at a time, in one piece of memory: this object, the jobs of its layers, then its
-/// floats. A step allocates nothing, locks nothing and makes no system call.
+/// A stream of a model, one step at a time, in one piece of memory that begins with this object. A step allocates
+/// nothing, locks nothing and makes no system call.
+///
+/// Another session may take its place while it runs. From then on calls go to that one, which it keeps.
 class Session {
  public:
   /// Bytes of a session wherever its memory begins.
@@ -26,47 +29,71 @@ class Session {
 
   /// Opens a session in the caller's memory, or, if `memory` is null, in its own. Null after a failure.
   static Session* open(Model& model, void* memory, std::size_t size, Failure& failure);
-  Session* clone(void* memory, std::size_t size, Failure& failure) const;
+  Session* clone(void* memory, std::size_t size, Failure& failure);
   void close();
 
-  const Model& model() const { return *model_; }
-  void set_policy(penstock_nan_policy policy) { policy_ = policy; }
+  void set_policy(penstock_nan_policy policy);
 
   /// Reads rows of features, or tokens, one step after the other, and writes the outputs of each. All inputs are
   /// checked before the first step.
   bool run(const float* features, std::size_t count, float* outputs, std::size_t size, Span span, Failure& failure);
   bool run(const std::int32_t* tokens, std::size_t count, float* outputs, std::size_t size, Span span,
            Failure& failure);
+  /// Runs so many steps on a row of features, or on zeros if it is null.
+  bool prewarm(const float* features, std::size_t count, std::size_t steps, Failure& failure);
   void reset();
+  /// Lets `next` take this session's place: its share grows from step to step, and is all at the last of `steps`. The
+  /// only call that may come while another thread runs steps. On success `next` is this session's.
+  bool replace(Session* next, std::size_t steps, Failure& failure);
 
-  bool get_state(float* state, std::size_t count, Failure& failure) const;
+  bool get_state(float* state, std::size_t count, Failure& failure);
   bool set_state(const float* state, std::size_t count, Failure& failure);
-  bool save(void* bytes, std::size_t size, Failure& failure) const;
+  bool save(void* bytes, std::size_t size, Failure& failure);
   bool restore(const void* bytes, std::size_t size, Failure& failure);
 
- private:
-  using Job = cpu::CustomStep<float>;
+ protected:
+  /// Holds `model`. `own` is what close() frees, or null.
+  Session(Model& model, void* own) : model_(&model), own_(own) { model.keep(); }
+  virtual ~Session() = default;
 
-  Session(Model& model, Job* jobs, float* floats, void* own);
-  void prepare(std::size_t layer);
+  /// One step: from a row of features, or from a token if that is null. `outputs` may be null.
+  virtual void step(const float* features, std::int32_t token, float* outputs) = 0;
+  virtual void return_to_start() = 0;
+  /// Copies Model::state_bytes from or to the state.
+  virtual void read_state(void* bytes) const = 0;
+  virtual void write_state(const void* bytes) = 0;
+  /// Copies that of a session of the same model.
+  virtual void take_state(const Session& other) = 0;
+  /// Copies features; those that are no numbers become zeros where the policy says so.
+  void take(const float* features, std::size_t count, float* to) const;
+
+ private:
+  /// A session that takes another one's place.
+  struct Fade {
+    Session* to;
+    float* outputs;  // [Model::outputs]
+    std::size_t steps, done;
+  };
+
   bool check_steps(std::size_t rows, std::size_t size, Span span, Failure& failure) const;
-  bool answer(std::size_t step, std::int32_t token, float* outputs, Failure& failure);
-  void step(std::int32_t token);
-  void run(const Instruction& instruction, std::int32_t token);
-  void embedding(const Instruction& instruction, std::int32_t token);
-  void linear(const Instruction& instruction);
-  void norm(const Instruction& instruction);
-  void convolution(const Instruction& instruction);
-  void recurrence(const Instruction& instruction);
-  void read_changes(const Instruction& instruction);
-  void add_last(const Instruction& instruction);
-  float* at(Place place) const { return floats_ + place; }
+  bool answer(std::size_t t, const float* features, std::int32_t token, float* outputs, Failure& failure);
+  bool check_state(std::size_t count, Failure& failure) const;
+  std::size_t state_size() const { return model_->state_bytes / sizeof(float); }
+  void play(const float* features, std::int32_t token, float* outputs);
+  void fade(const float* features, std::int32_t token, float* outputs);
+  void forget_last_fade();
+  /// The session that calls go to: the newest.
+  Session& newest();
 
   Model* model_;
-  Job* jobs_;      // [layers]
-  float* floats_;  // [Model::floats], the state first
-  void* own_;      // what is to be freed, or null
+  void* own_;
   penstock_nan_policy policy_ = PENSTOCK_NAN_ERROR;
+  Session* playing_ = this;
+  Fade* fade_ = nullptr;                  // under way
+  std::atomic<Fade*> coming_{nullptr};    // from replace(), until the next step
+  std::atomic<bool> is_replaced_{false};  // from replace() until the last step of its fade
+  Fade* last_ = nullptr;                  // of replace(): to be freed once it is over
+  Session* left_ = nullptr;               // by the last fade, likewise
 };
 
 }  // namespace penstock::runtime

@@ -4,12 +4,12 @@
 
 #include "runtime/step_kernels.h"
 
-#include <cstdlib>
-
 #include "backend/cpu/element_kernels.h"
 #include "custom/cell.h"
 
 #include "backend/cpu/every_target.inl"
+
+#include "backend/cpu/dispatch_target.h"
 
 #include <hwy/contrib/math/math-inl.h>
 
@@ -71,12 +71,8 @@ void FillCustom(int gates, bool scan, runtime::LayerKernels& layer) {
 }  // namespace
 
 const runtime::StepKernels* Kernels() {
-  constexpr const char* name = HWY_TARGET == HWY_AVX3   ? "avx512"
-                               : HWY_TARGET == HWY_AVX2 ? "avx2"
-                               : HWY_ARCH_X86           ? "baseline"
-                                                        : "neon";
   static constexpr runtime::StepKernels kernels = {
-      name, &FillCell, &FillCustom, &RowsTimesRows<float>, &RowsTimesColumns<float>, &SiluGate<float>, &RmsNorm<float>};
+      &FillCell, &FillCustom, &RowsTimesRows<float>, &RowsTimesColumns<float>, &SiluGate<float>, &RmsNorm<float>};
   return &kernels;
 }
 
@@ -85,35 +81,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace penstock::cpu {
-namespace {
 
-/// An instruction set, and whether this chip has it.
-struct Choice {
-  const runtime::StepKernels* (*kernels)();
-  bool (*is_there)();
-};
+PENSTOCK_EXPORT(Kernels);
 
-/// Best first. What the compiler was told that each chip has needs no question.
-constexpr Choice kChoices[] = {
-#if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX3) && HWY_STATIC_TARGET != HWY_AVX3
-    {&N_AVX3::Kernels,
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512vl");
-     }},
-#endif
-#if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX2) && HWY_STATIC_TARGET != HWY_AVX2
-    {&N_AVX2::Kernels,
-     [] {
-       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-              __builtin_cpu_supports("bmi2");
-     }},
-#endif
-    {&HWY_STATIC_DISPATCH(Kernels), [] { return true; }},
-};
-
-}  // namespace
 }  // namespace penstock::cpu
 
 namespace penstock::runtime {
@@ -153,19 +123,8 @@ const CellForm* find_cell_form(std::string_view name) {
 }
 
 const StepKernels* step_kernels() {
-#if HWY_ARCH_X86
-  __builtin_cpu_init();
-#endif
-  const char* const wanted = std::getenv("PENSTOCK_ISA");
-  for (const cpu::Choice& choice : cpu::kChoices) {
-    if (!choice.is_there()) continue;
-    const StepKernels* const kernels = choice.kernels();
-    // The full library has one more name: AVX-512 with tiles, in which streams run as without.
-    const bool named = wanted == nullptr || *wanted == '\0' || std::string_view(wanted) == kernels->name ||
-                       (std::string_view(wanted) == "amx" && std::string_view(kernels->name) == "avx512");
-    if (named) return kernels;
-  }
-  return nullptr;
+  using cpu::KernelsTable;
+  return PENSTOCK_DISPATCH(Kernels)();
 }
 
 }  // namespace penstock::runtime

@@ -31,7 +31,6 @@ struct LayerKernels {
 };
 
 struct StepKernels {
-  const char* name = nullptr;  ///< "avx512", "avx2", "baseline" or "neon", as `penstock info` says.
   void (*fill_cell)(int cell, LayerKernels& layer) = nullptr;
   void (*fill_custom)(int gates, bool scan, LayerKernels& layer) = nullptr;
   /// As cpu::ProductKernels and cpu::ElementKernels have them.
@@ -43,8 +42,7 @@ struct StepKernels {
   float (*rms_norm)(Index width, float epsilon, const float* x, const float* gain, float* y) = nullptr;
 };
 
-/// Returns the kernels of the best instruction set that this build and this chip share, or of the one that PENSTOCK_ISA
-/// in the environment names; null if it names another.
+/// Returns the kernels of the instruction set in use.
 const StepKernels* step_kernels();
 
 }  // namespace penstock::runtime

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the format's own limit
-constexpr std::string_view kDescription = "penstock", kChecksum = "penstock.checksum", kChecked = "penstock.checked";
+constexpr std::string_view kDescription = "penstock", kNetwork = "penstock.network", kChecksum = "penstock.checksum",
+                           kChecked = "penstock.checked";
 constexpr std::size_t kMostDimensions = 64;
 
 struct ElementType {
@@ -68,7 +69,7 @@ bool read_tensor(JsonReader& json, Tensor& tensor, Failure& failure) {
     return failure.in_file(PENSTOCK_BAD_INPUT, "tensor %s needs a known dtype, a shape and two data_offsets",
                            name.c_str());
   }
-  tensor.is_f32 = type == "F32";
+  tensor.type = found->name;
   tensor.begin = offsets[0], tensor.end = offsets[1];
   if (tensor.begin > tensor.end || bytes_of(tensor.shape, found->size) != tensor.end - tensor.begin) {
     return failure.in_file(PENSTOCK_BAD_INPUT, "tensor %s: its data_offsets do not span its shape", name.c_str());
@@ -156,6 +157,7 @@ bool TensorFile::parse_header(std::string_view header, Failure& failure) {
       return true;
     };
     if (key == kDescription) return keep(description_);
+    if (key == kNetwork) return keep(network_);
     if (key == kChecksum) return keep(carried_);
     says_checked_ = says_checked_ || key == kChecked;
     return true;
@@ -242,9 +244,10 @@ const float* TensorFile::floats(std::string_view name, const std::vector<Index>&
     return nullptr;
   }
   const Tensor& tensor = tensors_[*found];
-  if (!tensor.is_f32 || tensor.shape != shape) {
-    failure.in_file(PENSTOCK_INCOMPATIBLE, "tensor %s is %s[%s], not F32 [%s]", Quoted(name).c_str(),
-                    tensor.is_f32 ? "F32 " : "of another type ", text_of(tensor.shape).c_str(), text_of(shape).c_str());
+  if (tensor.type != "F32" || tensor.shape != shape) {
+    failure.in_file(PENSTOCK_INCOMPATIBLE, "tensor %s is %.*s [%s], not F32 [%s]", Quoted(name).c_str(),
+                    static_cast<int>(tensor.type.size()), tensor.type.data(), text_of(tensor.shape).c_str(),
+                    text_of(shape).c_str());
     return nullptr;
   }
   if (tensor.begin % static_cast<Index>(alignof(float)) != 0) {

@@ -14,7 +14,7 @@ namespace penstock::runtime {
 /// A tensor of a file.
 struct Tensor {
   std::string name;
-  bool is_f32 = false;
+  std::string_view type = {};  ///< "F32"
   std::vector<Index> shape;
   Index begin = 0, end = 0;  ///< data_offsets
 };
@@ -29,6 +29,8 @@ class TensorFile {
   /// Returns whether the metadata have text under the key that models are described by.
   bool describes_model() const { return description_.has_value(); }
   const std::string& description() const { return *description_; }
+  /// Returns the text that describes a network that `penstock import` wrote; null if there is none.
+  const std::string* network() const { return network_ ? &*network_ : nullptr; }
   bool has_checksum() const { return has_checksum_; }
   std::uint64_t checksum() const { return checksum_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -36,6 +38,9 @@ class TensorFile {
   /// Returns the values of a tensor of floats with this shape; null after a failure.
   const float* floats(std::string_view name, const std::vector<Index>& shape, Failure& failure) const;
   std::optional<std::size_t> find(std::string_view name) const;
+  std::string_view bytes(const Tensor& tensor) const {
+    return data_.substr(static_cast<std::size_t>(tensor.begin), static_cast<std::size_t>(tensor.end - tensor.begin));
+  }
 
  private:
   bool parse(Failure& failure);
@@ -48,7 +53,7 @@ class TensorFile {
   std::string_view content_;
   std::string_view data_;
   std::vector<Tensor> tensors_;  // sorted by name
-  std::optional<std::string> description_, carried_;
+  std::optional<std::string> description_, network_, carried_;
   bool says_checked_ = false, has_checksum_ = false;
   std::uint64_t checksum_ = 0;
 };

@@ -1,10 +1,11 @@
-"""The C runtime as programs link it: its size, what it needs, the vendored folder, and the examples in C and Rust.
+"""The C runtime as programs link it: sizes, what it needs, the vendored folder, and the examples in C and Rust.
 
     check_library.py LIBRARY COMPILER WORK_DIR
 
 LIBRARY is libpenstock_runtime.a of a release build, COMPILER a C++ compiler.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 RELEASED = ROOT / "tests/released/0.1"
-MOST = {"static library": 2_000_000, "program of one LSTM": 600_000, "program for one instruction set": 400_000}
+MOST = {"static library": 2_000_000, "program of one LSTM": 600_000, "program of a network": 600_000,
+        "program for one instruction set": 400_000, "program of a network for one instruction set": 600_000}
 LINK = ["-static-libstdc++", "-static-libgcc", "-Wl,--gc-sections", "-s"]
 VENDORED = "-std=c++20 -O2 -fno-exceptions -fno-rtti -ffp-contract=off -I. -c".split()
 LIBRARY = COMPILER = WORK = None
@@ -31,7 +33,7 @@ int main(void) {
   penstock_model_info info = {0};
   float features[64] = {0}, outputs[64];
   info.struct_size = sizeof info;
-  if (penstock_model_open_memory(file, sizeof file, &model, &error) != PENSTOCK_OK ||
+  if (%s &model, &error) != PENSTOCK_OK ||
       penstock_model_get_info(model, &info, &error) != PENSTOCK_OK ||
       penstock_session_open(model, NULL, 0, &session, &error) != PENSTOCK_OK) return puts(error.text), 1;
   for (int step = 0; step < 20; ++step) {
@@ -55,7 +57,9 @@ def run(*command, **options):
 def program_of(model, name, *library):
     """Links a program with the model inside against a library; returns its path."""
     source, program = WORK / f"{name}.c", WORK / name
-    source.write_text(EMBEDDED % ",".join(map(str, model.read_bytes())), encoding="utf-8")
+    is_network = b"penstock.network" in model.read_bytes()
+    opened = "penstock_network_open_memory(file, sizeof file, NULL, 0," if is_network else "penstock_model_open_memory(file, sizeof file,"
+    source.write_text(EMBEDDED % (",".join(map(str, model.read_bytes())), opened), encoding="utf-8")
     obj = WORK / f"{name}.o"
     run(shutil.which("cc") or COMPILER, "-std=c11", "-Os", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include", "-c", source, "-o", obj)
     run(COMPILER, obj, *library, *LINK, "-o", program)
@@ -73,8 +77,8 @@ def vendored(name, *options):
 
 
 class Library(unittest.TestCase):
-    def expect_below(self, path, what):
-        size = path.stat().st_size
+    def expect_below(self, path, what, weights=0):
+        size = path.stat().st_size - weights
         print(f"{what}: {size} bytes of {MOST[what]}")
         self.assertLess(size, MOST[what], what)
 
@@ -82,7 +86,10 @@ class Library(unittest.TestCase):
         self.expect_below(LIBRARY, "static library")
         program = program_of(RELEASED / "lstm.safetensors", "embedded", LIBRARY)
         self.expect_below(program, "program of one LSTM")
-        for line in run("ldd", program).splitlines():
+        file = RELEASED / "network.safetensors"
+        network = program_of(file, "embedded_network", LIBRARY)
+        self.expect_below(network, "program of a network", file.stat().st_size)
+        for line in (run("ldd", program) + run("ldd", network)).splitlines():
             self.assertRegex(line, r"linux-vdso|ld-linux|libc\.so|libm\.so")
         symbols = run("nm", "-C", LIBRARY)
         for unwanted in ("fmt::", "nlohmann", "dnnl", "GOMP", "__cxa_throw", "std::ios", "std::locale", "typeinfo for"):
@@ -93,17 +100,38 @@ class Library(unittest.TestCase):
         library = vendored("vendored", "-march=x86-64-v3", "-DHWY_COMPILE_ONLY_STATIC")
         program = program_of(RELEASED / "lstm.safetensors", "embedded_v3", library)
         self.expect_below(program, "program for one instruction set")
+        file = RELEASED / "network.safetensors"
+        network = program_of(file, "embedded_network_v3", library)
+        self.expect_below(network, "program of a network for one instruction set", file.stat().st_size)
         if "avx2" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
             return
         chosen = program_of(RELEASED / "lstm.safetensors", "embedded_choice", LIBRARY)
-        self.assertEqual(run(program), run(chosen, env={**os.environ, "PENSTOCK_ISA": "avx2"}))
+        avx2 = {**os.environ, "PENSTOCK_ISA": "avx2"}
+        self.assertEqual(run(program), run(chosen, env=avx2))
+        self.assertEqual(run(network), run(program_of(file, "embedded_network_choice", LIBRARY), env=avx2))
+
+    def example(self, name):
+        """Builds an example in C; returns the program."""
+        program, source = WORK / f"{name}_c", ROOT / f"examples/runtime/{name}.c"
+        run(shutil.which("cc") or COMPILER, "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include", "-c", source,
+            "-o", WORK / f"{name}_c.o")
+        run(COMPILER, WORK / f"{name}_c.o", LIBRARY, "-lm", "-o", program)
+        return program
+
+    def test_example_of_a_network(self):
+        program = self.example("network")
+        numbers = "".join(f"{i * 5 % 17 / 8 - 1}\n" for i in range(5 * 16))
+        lines = (RELEASED / "answers/network.jsonl").read_text(encoding="utf-8").splitlines()
+        got = [float(value) for value in run(program, RELEASED / "network.safetensors", "x=1,16", input=numbers).split()]
+        self.assertEqual(len(got), 10)
+        for mine, theirs in zip(got, (value for line in lines for value in json.loads(line)["y"])):
+            self.assertAlmostEqual(mine, theirs, delta=2e-6)
+        refused = subprocess.run([program, RELEASED / "network.safetensors", "x=1,8"], capture_output=True, text=True, check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("input 'x' has the shape [1, 16], not [1, 8]", refused.stderr)
 
     def test_example_in_c(self):
-        program = WORK / "stream_c"
-        source = ROOT / "examples/runtime/stream.c"
-        run(shutil.which("cc") or COMPILER, "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include", "-c", source,
-            "-o", WORK / "stream_c.o")
-        run(COMPILER, WORK / "stream_c.o", LIBRARY, "-lm", "-o", program)
+        program = self.example("stream")
         rows = "".join(f"{i % 7} {i % 5}\n" for i in range(12))
         answers = run(program, RELEASED / "series.safetensors", input=rows).splitlines()
         self.assertGreater(len(answers), 3)

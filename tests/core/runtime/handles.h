@@ -15,6 +15,7 @@ class RuntimeModel {
   explicit RuntimeModel(const std::string& path) {
     EXPECT_EQ(penstock_model_open(path.c_str(), &model_, &error_), PENSTOCK_OK) << error_.text;
   }
+  explicit RuntimeModel(penstock_model* model) : model_(model) {}
   RuntimeModel(const void* bytes, std::size_t size) {
     EXPECT_EQ(penstock_model_open_memory(bytes, size, &model_, &error_), PENSTOCK_OK) << error_.text;
   }
@@ -66,6 +67,8 @@ class RuntimeSession {
         << error_.text;
     return outputs;
   }
+  /// Forgets the handle, which somebody has closed.
+  void closed() { session_ = nullptr; }
   std::vector<float> state() const {
     std::vector<float> state(info_.state_size);
     EXPECT_EQ(penstock_session_get_state(session_, state.data(), state.size(), nullptr), PENSTOCK_OK);

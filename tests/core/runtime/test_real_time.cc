@@ -9,6 +9,7 @@
 
 #include "core/runtime/handles.h"
 #include "core/runtime/models.h"
+#include "core/runtime/networks.h"
 #include "oracle/written_cells.h"
 #include "penstock/cell.h"
 
@@ -132,6 +133,42 @@ TEST(RuntimeRealTime, EveryCellRunsWithoutAllocationsLocksAndCalls) {
       EXPECT_EQ(WEXITSTATUS(status), 0);
     }
   }
+}
+
+/// 1000 steps of a network, with resets and states between them.
+bool listen_long(penstock_session* session) {
+  float row[13], outputs[7], state[20];
+  bool fine = true;
+  for (int i = 0; i < 1000; ++i) {
+    for (int j = 0; j < 13; ++j) row[j] = static_cast<float>((i * 13 + j) % 11) * 0.25f - 1.0f;
+    fine = fine && penstock_session_step(session, row, 13, outputs, 7, nullptr) == PENSTOCK_OK;
+    fine = fine && penstock_session_get_state(session, state, 20, nullptr) == PENSTOCK_OK;
+    fine = fine && penstock_session_step(session, row, 12, outputs, 7, nullptr) == PENSTOCK_INVALID_ARGUMENT;
+    if (i % 100 == 0) fine = fine && penstock_session_reset(session, nullptr) == PENSTOCK_OK;
+  }
+  return fine;
+}
+
+TEST(RuntimeRealTime, NetworksRunWithoutAllocationsLocksAndCalls) {
+  const std::string file = file_of(listener());
+  const RuntimeModel model = open_network(file);
+  const RuntimeSession session(model);
+  const long before = counted;
+  EXPECT_TRUE(listen_long(session.get()));
+  EXPECT_EQ(counted, before);
+  EXPECT_EQ(status_without_calls([&] { return listen_long(session.get()); }), 0);
+}
+
+TEST(RuntimeRealTime, AFadeRunsWithoutAllocationsLocksAndCalls) {
+  const std::string one = file_of(series_model("lstm", 16)), two = file_of(series_model("gru", 24));
+  const RuntimeModel first(one.data(), one.size()), second(two.data(), two.size());
+  const RuntimeSession session(first);
+  penstock_session* next = nullptr;
+  ASSERT_EQ(penstock_session_open(second.get(), nullptr, 0, &next, nullptr), PENSTOCK_OK);
+  ASSERT_EQ(penstock_session_replace(session.get(), next, 1000, nullptr), PENSTOCK_OK);
+  const long before = counted;
+  EXPECT_TRUE(run_long(session.get()));
+  EXPECT_EQ(counted, before);
 }
 
 }  // namespace

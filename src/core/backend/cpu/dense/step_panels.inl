@@ -7,7 +7,7 @@
 /// Vectors of units in a block: two multipliers of four cycles' latency want eight sums. A program in which size
 /// counts, as the C runtime, has the widest blocks and single vectors, and nothing between them; of narrow heads the
 /// latter alone.
-#if PENSTOCK_SMALL_STEPS
+#if PENSTOCK_RUNTIME
 constexpr int MostStepVectors(int gates, bool narrow) { return narrow ? 1 : gates >= 3 ? 2 : 4; }
 constexpr int NarrowerBlock(int) { return 1; }
 #else
@@ -98,7 +98,7 @@ HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* pan
   for (int v = 0; v < vectors; ++v) sums[0][v] = L::load(bias + v * L::lanes);
   panel += StepPanelSize<Panel>(0, vectors);
   const Real* const row[1] = {a};
-#if !PENSTOCK_SMALL_STEPS
+#if !PENSTOCK_RUNTIME
   if constexpr (!Rounded<Panel>) {
     constexpr Index ahead = 64;  // 4 KB: some 40 ns at the speed of a third-level cache
     if (far) return static_cast<void>(AccumulatePanel<Real, 1, vectors, ahead>(row, k_count, panel, sums));

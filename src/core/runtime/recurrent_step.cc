@@ -5,16 +5,20 @@
 #include <cstring>
 
 #include "base/denormals.h"
-#include "runtime/session.h"
+#include "runtime/recurrent_session.h"
 
 namespace penstock::runtime {
 
-void Session::step(std::int32_t token) {
-  const WithDenormals as_zeros(DenormalMode::zeros());
-  for (const Instruction& instruction : model_->instructions) run(instruction, token);
+void RecurrentSession::step(const float* features, std::int32_t token, float* outputs) {
+  if (features != nullptr) take(features, model_->inputs, at(model_->features));
+  {
+    const WithDenormals as_zeros(DenormalMode::zeros());
+    for (const Instruction& instruction : model_->instructions) run(instruction, token);
+  }
+  if (outputs != nullptr) std::memcpy(outputs, at(model_->answers), model_->outputs * sizeof(float));
 }
 
-void Session::run(const Instruction& instruction, std::int32_t token) {
+void RecurrentSession::run(const Instruction& instruction, std::int32_t token) {
   using Kind = Instruction::Kind;
   switch (instruction.kind) {
     case Kind::embedding:
@@ -49,11 +53,11 @@ void Session::run(const Instruction& instruction, std::int32_t token) {
   }
 }
 
-void Session::embedding(const Instruction& instruction, std::int32_t token) {
+void RecurrentSession::embedding(const Instruction& instruction, std::int32_t token) {
   std::copy_n(instruction.weight + token * instruction.n, instruction.n, at(instruction.y));
 }
 
-void Session::linear(const Instruction& instruction) {
+void RecurrentSession::linear(const Instruction& instruction) {
   const StepKernels& kernels = *model_->kernels;
   const float* const x = at(instruction.x);
   float* const y = at(instruction.y);
@@ -65,7 +69,7 @@ void Session::linear(const Instruction& instruction) {
   kernels.rows_times_rows(0, 1, n, k, x, k, instruction.weight, k, 1.0f, y, n);
 }
 
-void Session::norm(const Instruction& instruction) {
+void RecurrentSession::norm(const Instruction& instruction) {
   constexpr double epsilon = 1e-6;  // of ops::ResidualNorm
   float* const x = at(instruction.x);
   if (instruction.z >= 0) {
@@ -75,7 +79,7 @@ void Session::norm(const Instruction& instruction) {
   model_->kernels->rms_norm(instruction.n, static_cast<float>(epsilon), x, instruction.weight, at(instruction.y));
 }
 
-void Session::convolution(const Instruction& instruction) {
+void RecurrentSession::convolution(const Instruction& instruction) {
   const Index width = instruction.n, kept = instruction.k - 1;
   const float* const x = at(instruction.x);
   float* const state = at(instruction.z);
@@ -91,7 +95,7 @@ void Session::convolution(const Instruction& instruction) {
   std::copy_n(x, width, state + (kept - 1) * width);
 }
 
-void Session::recurrence(const Instruction& instruction) {
+void RecurrentSession::recurrence(const Instruction& instruction) {
   Job& job = jobs_[instruction.index];
   job.backwards = !job.backwards;
   job.x = at(instruction.x);
@@ -99,7 +103,7 @@ void Session::recurrence(const Instruction& instruction) {
   model_->layers[instruction.index].kernels.step(job);
 }
 
-void Session::read_changes(const Instruction& instruction) {
+void RecurrentSession::read_changes(const Instruction& instruction) {
   const float* const x = at(instruction.x);
   float* const levels = at(instruction.y);
   float* const carried = at(instruction.z);
@@ -116,7 +120,7 @@ void Session::read_changes(const Instruction& instruction) {
   carried[shared] = 1.0f;
 }
 
-void Session::add_last(const Instruction& instruction) {
+void RecurrentSession::add_last(const Instruction& instruction) {
   const float* const features = at(instruction.x);
   for (const SharedColumn& column : model_->shared) {
     const auto input = static_cast<double>(features[column.input]);

@@ -4,15 +4,15 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/model.h"
+#include "runtime/recurrent_model.h"
 
 namespace penstock::runtime {
 
 /// Makes the instructions of a step, in the order of nn/model/model_graph.cc and with its names of parameters, so that
 /// states lie as those of the full library.
-class ModelBuilder {
+class RecurrentBuilder {
  public:
-  ModelBuilder(Model& model, const TensorFile& file, Failure& failure)
+  RecurrentBuilder(RecurrentModel& model, const TensorFile& file, Failure& failure)
       : model_(model), file_(file), of_(model.description), failure_(failure) {}
 
   /// Returns false after a failure.
@@ -50,7 +50,7 @@ class ModelBuilder {
     Index learnt = 0;
   };
 
-  Model& model_;
+  RecurrentModel& model_;
   const TensorFile& file_;
   const Description& of_;
   Failure& failure_;

@@ -1,4 +1,4 @@
-#include "runtime/model_builder.h"
+#include "runtime/recurrent_builder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,19 +21,19 @@ Index whole_lines_of(Index count) {
 
 }  // namespace
 
-Place ModelBuilder::work(Index count) {
+Place RecurrentBuilder::work(Index count) {
   const Place place = kWork + work_;
   work_ += whole_lines_of(count);
   return place;
 }
 
-Place ModelBuilder::state(Index count) {
+Place RecurrentBuilder::state(Index count) {
   const Place place = state_;
   state_ += count;
   return place;
 }
 
-const float* ModelBuilder::tensor(const std::string& name, const std::vector<Index>& shape) {
+const float* RecurrentBuilder::tensor(const std::string& name, const std::vector<Index>& shape) {
   if (failure_.status() != PENSTOCK_OK) return nullptr;
   const float* const values = file_.floats(name, shape, failure_);
   if (values == nullptr) return nullptr;
@@ -44,7 +44,7 @@ const float* ModelBuilder::tensor(const std::string& name, const std::vector<Ind
   return values;
 }
 
-Place ModelBuilder::linear(const std::string& name, Place x, Index inputs, Index outputs) {
+Place RecurrentBuilder::linear(const std::string& name, Place x, Index inputs, Index outputs) {
   const Place y = work(outputs);
   add({.kind = Instruction::Kind::linear,
        .n = outputs,
@@ -56,7 +56,7 @@ Place ModelBuilder::linear(const std::string& name, Place x, Index inputs, Index
   return y;
 }
 
-Place ModelBuilder::convolution(const std::string& name, Place x, Index width, Index taps) {
+Place RecurrentBuilder::convolution(const std::string& name, Place x, Index width, Index taps) {
   const Place y = work(width);
   const float* const weight = tensor(name + ".weight", {taps, width});
   if (weight == nullptr) return y;
@@ -71,13 +71,13 @@ Place ModelBuilder::convolution(const std::string& name, Place x, Index width, I
   return y;
 }
 
-Place ModelBuilder::silu_gate(Place x, Index inner) {
+Place RecurrentBuilder::silu_gate(Place x, Index inner) {
   const Place y = work(inner);
   add({.kind = Instruction::Kind::silu_gate, .n = inner, .x = x, .y = y});
   return y;
 }
 
-Place ModelBuilder::norm(const std::string& name, ResidualStream& stream, Index width) {
+Place RecurrentBuilder::norm(const std::string& name, ResidualStream& stream, Index width) {
   const Place y = work(width);
   add({.kind = Instruction::Kind::norm,
        .n = width,
@@ -90,7 +90,8 @@ Place ModelBuilder::norm(const std::string& name, ResidualStream& stream, Index 
 }
 
 /// `pooling`: the layer that averages filters, a minGRU whatever the model's cell is.
-Place ModelBuilder::recurrence(const std::string& name, Place x, Index input, Index hidden, Index heads, bool pooling) {
+Place RecurrentBuilder::recurrence(const std::string& name, Place x, Index input, Index hidden, Index heads,
+                                   bool pooling) {
   const custom::DerivedCell* const custom = pooling ? nullptr : of_.custom.get();
   const CellForm& form = *find_cell_form(pooling || custom != nullptr ? "mingru" : of_.cell);
   const Index gates = custom != nullptr ? custom->cell.gates : form.gates, head = hidden / heads;
@@ -126,7 +127,7 @@ Place ModelBuilder::recurrence(const std::string& name, Place x, Index input, In
   return y;
 }
 
-void ModelBuilder::block(const std::string& name, Index index, ResidualStream& stream) {
+void RecurrentBuilder::block(const std::string& name, Index index, ResidualStream& stream) {
   const Index width = of_.width;
   Place x = of_.end_norms || index > 0 ? norm(name + ".recurrent_norm", stream, width) : stream.x;
   if (of_.taps > 0) x = convolution(name + ".convolution", x, width, of_.taps);
@@ -139,7 +140,7 @@ void ModelBuilder::block(const std::string& name, Index index, ResidualStream& s
 }
 
 /// The columns that are inputs and targets, as changes_of() of nn/model/model_graph.cc finds them.
-void ModelBuilder::find_shared() {
+void RecurrentBuilder::find_shared() {
   const auto horizon = static_cast<double>(of_.horizon);
   model_.change_scale = std::sqrt((horizon + 1.0) / 2.0);
   std::unordered_map<std::string_view, Index> positions;
@@ -157,7 +158,7 @@ void ModelBuilder::find_shared() {
   }
 }
 
-Place ModelBuilder::add_input(const std::string& prefix) {
+Place RecurrentBuilder::add_input(const std::string& prefix) {
   const Index width = of_.width;
   if (of_.vocabulary > 0) {
     const Place y = work(width);
@@ -180,7 +181,7 @@ Place ModelBuilder::add_input(const std::string& prefix) {
 }
 
 /// One model of an ensemble, or the only one, up to its head.
-Place ModelBuilder::member(const std::string& prefix) {
+Place RecurrentBuilder::member(const std::string& prefix) {
   ResidualStream stream{.x = add_input(prefix)};
   for (Index i = 0; i < of_.blocks && failure_.status() == PENSTOCK_OK; ++i) {
     block(prefix + "blocks." + std::to_string(i), i, stream);
@@ -194,7 +195,7 @@ Place ModelBuilder::member(const std::string& prefix) {
   return linear(prefix + "head", last, of_.width, of_.output_size());
 }
 
-void ModelBuilder::linear_branch(Place outputs) {
+void RecurrentBuilder::linear_branch(Place outputs) {
   const Index inputs = of_.input_size(), size = of_.output_size();
   const Place spread = linear("autoregression.spread", model_.features, inputs, size);
   add({.kind = Instruction::Kind::add,
@@ -208,7 +209,7 @@ void ModelBuilder::linear_branch(Place outputs) {
        .y = outputs});
 }
 
-void ModelBuilder::filter_branch(Place outputs) {
+void RecurrentBuilder::filter_branch(Place outputs) {
   const Index inputs = of_.input_size(), classes = of_.output_size(), filters = of_.filters / 2;
   const Index channels = nn::filter_taps * nn::filter_channels(inputs);
   const Place spread = linear("filters.spread", model_.features, inputs, channels);
@@ -229,7 +230,7 @@ void ModelBuilder::filter_branch(Place outputs) {
        .y = outputs});
 }
 
-bool ModelBuilder::pack() {
+bool RecurrentBuilder::pack() {
   std::size_t floats = 0;
   for (Layer& layer : model_.layers) {
     layer.packed = floats;
@@ -250,7 +251,7 @@ bool ModelBuilder::pack() {
 }
 
 /// Work begins on a line of the cache behind the state.
-void ModelBuilder::move_behind_state() {
+void RecurrentBuilder::move_behind_state() {
   const Index behind = whole_lines_of(state_);
   const auto move = [&](Place& place) {
     if (place >= kWork) place += behind - kWork;
@@ -262,12 +263,12 @@ void ModelBuilder::move_behind_state() {
   }
   for (Layer& layer : model_.layers) move(layer.scratch);
   move(model_.features);
-  move(model_.outputs);
-  model_.state_size = state_;
+  move(model_.answers);
+  model_.state_bytes = static_cast<std::size_t>(state_) * sizeof(float);
   model_.floats = behind + work_;
 }
 
-bool ModelBuilder::build() {
+bool RecurrentBuilder::build() {
   used_.resize(file_.tensors().size());
   model_.features = work(of_.input_size());
   if (of_.from_last) {
@@ -290,7 +291,7 @@ bool ModelBuilder::build() {
   }
   if (of_.lags > 0) linear_branch(outputs);
   if (of_.filters > 0) filter_branch(outputs);
-  model_.outputs = outputs;
+  model_.answers = outputs;
   if (failure_.status() != PENSTOCK_OK) return false;
   for (std::size_t i = 0; i < used_.size(); ++i) {
     const std::string& name = file_.tensors()[i].name;

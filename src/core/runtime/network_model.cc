@@ -1,0 +1,129 @@
+#include "runtime/network_model.h"
+
+#include <algorithm>
+#include <new>
+
+#include "network/shapes.h"
+#include "network/tensor.h"
+#include "runtime/network_reader.h"
+
+namespace penstock::runtime {
+
+namespace {
+
+constexpr std::size_t kSession =
+    (sizeof(NetworkSession) + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
+constexpr std::size_t kMostValues = 0xffffffffu;  // of penstock_model_info
+
+std::uint64_t count_parameters(const network::Network& network) {
+  std::uint64_t count = 0;
+  for (const network::Constant& constant : network.constants) {
+    count += static_cast<std::uint64_t>(network::elements(constant.shape));
+  }
+  for (const network::Node& node : network.nodes) {
+    for (const network::Network& body : node.bodies) count += count_parameters(body);
+  }
+  return count;
+}
+
+bool read_shapes(std::span<const penstock_shape> given, std::vector<network::InputShape>& shapes, Failure& failure) {
+  for (const penstock_shape& shape : given) {
+    if (shape.input == nullptr || (shape.rank > 0 && shape.extents == nullptr) || shape.rank > network::kMostAxes) {
+      return failure.set(PENSTOCK_INVALID_ARGUMENT, "shapes[%zu] must have a name and at most %zu extents",
+                         shapes.size(), network::kMostAxes);
+    }
+    shapes.push_back({shape.input, {shape.extents, shape.extents + shape.rank}});
+  }
+  return true;
+}
+
+}  // namespace
+
+Model* NetworkModel::open(const char* path, std::span<const penstock_shape> shapes, Failure& failure) {
+  auto model = std::make_unique<NetworkModel>();
+  const bool opened = model->file_.read(path, failure) && model->build(shapes, failure);
+  return opened ? model.release() : nullptr;
+}
+
+Model* NetworkModel::open(std::string_view bytes, std::span<const penstock_shape> shapes, Failure& failure) {
+  auto model = std::make_unique<NetworkModel>();
+  const bool opened = model->file_.use(bytes, failure) && model->build(shapes, failure);
+  return opened ? model.release() : nullptr;
+}
+
+bool NetworkModel::build(std::span<const penstock_shape> shapes, Failure& failure) {
+  const auto network = std::make_shared<network::Network>();
+  std::vector<network::InputShape> given;
+  std::vector<network::Shape> all;
+  if (!choose_kernels(failure) || !read_network(file_, *network, failure) || !read_shapes(shapes, given, failure) ||
+      !require_ok(network::complete_shapes(*network, given, all), failure) ||
+      !require_ok(network::Program::prepare(network, all, program), failure)) {
+    return false;
+  }
+  description.task = PENSTOCK_NETWORK;
+  checksum = file_.checksum();
+  parameters = count_parameters(*network);
+  state_bytes = program->state_bytes();
+  for (const network::State& state : network->states) {
+    const int value = network->inputs[static_cast<std::size_t>(state.input)];
+    float_state = float_state && network->values[static_cast<std::size_t>(value)].type == network::Type::f32;
+  }
+  return find_ports(failure);
+}
+
+bool NetworkModel::find_ports(Failure& failure) {
+  const network::Network& network = program->network();
+  const auto is_state = [&](int network::State::*end, std::size_t i) {
+    return std::ranges::any_of(network.states,
+                               [&](const network::State& each) { return static_cast<std::size_t>(each.*end) == i; });
+  };
+  const auto add = [](std::vector<Port>& ports, const network::Value& value, network::Type type,
+                      const network::Shape& shape, std::size_t position, std::size_t& all) {
+    const auto size = static_cast<std::size_t>(network::elements(shape));
+    ports.push_back({value.name.c_str(), type, {shape.begin(), shape.end()}, position, all, size});
+    all += size;
+  };
+  for (std::size_t i = 0; i < network.inputs.size(); ++i) {
+    if (is_state(&network::State::input, i)) continue;
+    const network::Value& value = network.values[static_cast<std::size_t>(network.inputs[i])];
+    add(reads, value, value.type, program->input_shape(i), i, inputs);
+  }
+  for (std::size_t i = 0; i < network.outputs.size(); ++i) {
+    if (is_state(&network::State::output, i)) continue;
+    const network::Value& value = network.values[static_cast<std::size_t>(network.outputs[i])];
+    add(writes, value, program->output_type(i), program->output_shape(i), i, outputs);
+  }
+  if (inputs > 0 && outputs > 0 && inputs <= kMostValues && outputs <= kMostValues) return true;
+  return failure.in_file(PENSTOCK_UNSUPPORTED, "a run reads %zu values and returns %zu; expected 1 to 2^32 - 1 of each",
+                         inputs, outputs);
+}
+
+std::size_t NetworkModel::session_bytes() const { return kSession + program->workspace_bytes(); }
+
+Session* NetworkModel::make_session(std::byte* memory, void* own) {
+  return new (memory) NetworkSession(*this, memory + kSession, own);
+}
+
+void NetworkSession::step(const float* features, std::int32_t /*token*/, float* outputs) {
+  for (const NetworkModel::Port& port : model_->reads) {
+    const float* const from = features + port.first;
+    void* const to = running_.input(port.position);
+    if (port.type == network::Type::f32) {
+      take(from, port.size, static_cast<float*>(to));
+      continue;
+    }
+    for (std::size_t i = 0; i < port.size; ++i) {
+      float value = 0;
+      take(from + i, 1, &value);
+      network::set_real(port.type, static_cast<std::byte*>(to), static_cast<Index>(i), static_cast<double>(value));
+    }
+  }
+  running_.run();
+  if (outputs == nullptr) return;
+  for (const NetworkModel::Port& port : model_->writes) {
+    network::convert(port.type, static_cast<const std::byte*>(running_.output(port.position)), network::Type::f32,
+                     reinterpret_cast<std::byte*>(outputs + port.first), static_cast<Index>(port.size));
+  }
+}
+
+}  // namespace penstock::runtime
