@@ -395,7 +395,13 @@ def open_labelled_texts(
 
 
 def open_task(
-    name: str, *, length: int = 40, validation_length: int = 256, modulus: int = 5, copy_tokens: int = 10, seed: int = 0
+    name: str,
+    *,
+    length: int = 40,
+    validation_length: int = 256,
+    modulus: int | None = None,
+    copy_tokens: int | None = None,
+    seed: int = 0,
 ) -> Dataset:
     """Opens a built-in task, whose sequences are generated without end.
 
@@ -403,12 +409,12 @@ def open_task(
         name: ``"parity"``, ``"modular"``, ``"s3"``, ``"a5"``, ``"s5"``, ``"copying"`` or ``"recall"``.
         length: Time steps of the training sequences.
         validation_length: Time steps of the validation sequences.
-        modulus: Modulus of the arithmetic in ``"modular"``.
-        copy_tokens: Number of tokens to remember in ``"copying"``, of pairs in ``"recall"``.
+        modulus: Modulus of the arithmetic in ``"modular"`` [5].
+        copy_tokens: Number of tokens to remember in ``"copying"``, of pairs in ``"recall"`` [10].
         seed: Seed of the sequences.
 
     Raises:
-        InvalidArgument: There is no such task, or an option is impossible.
+        InvalidArgument: There is no such task, or an option is impossible or does not apply to the task.
 
     >>> import penstock
     >>> penstock.open_task("parity")

@@ -113,6 +113,7 @@ def test_mistakes_in_the_text(text, message):
         ([], "FILE is missing"),
         (["plan.csp", "--max", 0], "--max must be at least 1, not 0"),
         (["plan.csp", "--first", "--all"], "--first and --all exclude each other"),
+        (["plan.csp", "--all", "--max", 2], "--all and --max exclude each other"),
         (["plan.csp", "--explain", "--max", 2], "--explain and --max exclude each other"),
         (["plan.csp", "--al"], "there is no option '--al', did you mean '--all'?"),
     ],

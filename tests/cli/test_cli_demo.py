@@ -86,6 +86,9 @@ MATRIX = (
 )
 
 
+CLIP = "is for --model: 'clip' computes in double precision on one thread of the CPU"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -94,7 +97,9 @@ MATRIX = (
         (["--model", "ltsm"], '--model must be one of gru, lstm, mingru, minlstm, not "ltsm"; did you mean \'lstm\'?'),
         (["--model", "elman"], '--model must be one of gru, lstm, mingru, minlstm, not "elman"'),
         (["clip", "--model", "gru"], "--model shows a cell and 'clip' shows gradients: give one of them"),
-        (["clip", "--device", "cuda"], "--device cuda is for --model: 'clip' computes in double precision on the CPU"),
+        (["clip", "--device", "cuda"], f"--device {CLIP}"),
+        (["clip", "--threads", 2], f"--threads {CLIP}"),
+        (["clip", "--precision", "bf16"], f"--precision {CLIP}"),
         (["explode"], 'WHAT must be one of clip, not "explode"'),
         (["clip", "--cell", "mingru"], MATRIX),
         (["clip", "--scale", 0], "--scale must be a positive number, not 0"),

@@ -85,6 +85,8 @@ def test_misuse_of_the_program(arguments, message):
         ),
         (["task:chess"], 'task must be one of parity, modular, s3, a5, s5, copying, recall, not "chess"'),
         (["task:partiy"], 'task must be one of parity, modular, s3, a5, s5, copying, recall, not "partiy"; did you mean \'parity\'?'),
+        (["task:parity", "--modulus", 3], "--modulus does not apply to the task parity"),
+        (["task:modular", "--copy-tokens", 3], "--copy-tokens does not apply to the task modular"),
         (["task:parity", "--task-length", 0], "--task-length must be 1 to 16777216, not 0"),
         (["task:parity", "--epochs", 3], "--epochs needs data that end, and these are generated without end"),
         (["text.txt", "-o", "a", "--checkpoint", "a"], "--output and --checkpoint must be different files, not both a"),
@@ -96,6 +98,33 @@ def test_misuse_of_train(models, tmp_path, arguments, message):
     before = sorted(tmp_path.iterdir())
     refuses("train", *arguments, message=message, status=2, verb="train", cwd=tmp_path)
     assert sorted(tmp_path.iterdir()) == before
+
+
+A_LAYER = ["--shape", "1x2x3x4"]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        ("plan", [*A_LAYER, "--chip", "h200", "--threads", 2], "--threads is for a plan on the CPU"),
+        ("plan", [*A_LAYER, "--chip", "h200", "--device", "cpu"], "--device cpu and --chip exclude each other: h200 is a GPU"),
+        ("why", ["text.safetensors", "--chip", "h200", "--threads", 2], "--threads is for a plan on the CPU"),
+        ("profile", ["text.safetensors", "--heads", 2], "--heads is for a layer, not for a model: --cell names one"),
+        ("profile", ["text.safetensors", "--layers", 2], "--layers is for a layer, not for a model: --cell names one"),
+        ("tune", ["text.safetensors", "--cell", "gru"], "--cell is for a layer, not for a model"),
+        ("tune", ["text.safetensors", "--reset"], "--reset is for a layer, not for a model"),
+        ("tune", ["text.safetensors", "--compare"], "MODEL and --compare exclude each other"),
+        ("tune", ["--heads", 2, "--compare"], "--heads and --compare exclude each other: it has layers of its own"),
+        ("info", ["--as", "text"], "--as is for data: 'info FILE --as text'"),
+        ("info", ["text.txt", "--precision", "bf16"], "--precision is for a model: 'info MODEL --shape BxT'"),
+        ("info", ["text.safetensors", "--device", "cpu"], "--device is for the memory of a model: give --shape BxT, too"),
+        ("stream", ["text.safetensors", "--target", "a.wav"], "--target is for sound: 'penstock stream MODEL IN.wav OUT.wav'"),
+        ("report", ["text.safetensors", "--missing", "carry"], "--missing is for the data of --data"),
+        ("predict", ["text.safetensors", "text.txt", "--seed", 3], "--seed is for built-in tasks, such as task:parity, and DATA is text.txt"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(models, command, arguments, message):
+    refuses(command, *arguments, message=message, status=2, verb=command, cwd=models)
 
 
 def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):

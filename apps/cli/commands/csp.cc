@@ -31,6 +31,7 @@ void refuse_contradictions(const CspArguments& arguments) {
   };
   if (arguments.first && arguments.all) refuse("--first", "--all");
   if (arguments.first && arguments.most) refuse("--first", "--max");
+  if (arguments.all && arguments.most) refuse("--all", "--max");
   if (arguments.explain && arguments.first) refuse("--explain", "--first");
   if (arguments.explain && (arguments.all || arguments.most)) refuse("--explain", arguments.all ? "--all" : "--max");
   const auto at_least_1 = [](const char* option, auto value) {

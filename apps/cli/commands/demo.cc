@@ -168,20 +168,19 @@ void choose_demo(const CLI::App& app, DemoArguments& arguments) {
 
 int run_demo(const CLI::App& app, DemoArguments arguments) {
   choose_demo(app, arguments);
-  for (const char* const option : {"--cell", "--scale", "--clip"}) {
-    if (arguments.model.empty() || app.count(option) == 0) continue;
-    fail(ErrorCode::invalid_argument, "{} is for 'penstock demo clip', not for --model {}", option, arguments.model);
+  if (!arguments.model.empty()) {
+    refuse_given(app, {"--cell", "--scale", "--clip"},
+                 "is for 'penstock demo clip', not for --model " + arguments.model);
+    return show_cell(arguments);
   }
-  if (!arguments.model.empty()) return show_cell(arguments);
   if (std::ranges::find(demo_cells(), arguments.what) != demo_cells().end()) {
     fail(ErrorCode::invalid_argument, "'{}' is a cell: 'penstock demo --model {}' shows it", arguments.what,
          arguments.what);
   }
   if (arguments.what != "clip") fail_choice("WHAT", arguments.what, {"clip"});
-  if (arguments.execution.device.is_cuda()) {
-    fail(ErrorCode::invalid_argument, "--device {} is for --model: 'clip' computes in double precision on the CPU",
-         arguments.execution.device.index == 0 ? "cuda" : to_string(arguments.execution.device));
-  }
+  const char* const why = "is for --model: 'clip' computes in double precision on one thread of the CPU";
+  if (arguments.execution.device.is_cuda()) refuse_given(app, {"--device"}, why);
+  refuse_given(app, {"--precision", "--threads"}, why);
   check(arguments);
   const std::vector<Norm> norms = measure(arguments);
   return print_answer(arguments.json ? json_line(json_of(arguments, norms)) : text_of(arguments, norms));

@@ -280,13 +280,7 @@ OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& tra
 }
 
 /// Describes a file that is no model.
-void refuse_shape(const InfoArguments& arguments) {
-  if (!arguments.shape.empty())
-    throw Error(ErrorCode::invalid_argument, "--shape is for a model: 'info MODEL --shape BxT'");
-}
-
 int describe_data(const InfoArguments& arguments, const CLI::App& train) {
-  refuse_shape(arguments);
   if (arguments.kind ? *arguments.kind == DataKind::sound : is_sound_file(arguments.model)) {
     return describe_sound(arguments);
   }
@@ -314,18 +308,27 @@ bool should_be_model(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".checkpoint") || begins_as_model(path);
 }
 
-int info(InfoArguments arguments, const CLI::App& train) {
+int info(const CLI::App& app, InfoArguments arguments, const CLI::App& train) {
+  const auto refuse_memory = [&] {
+    refuse_given(app, {"--shape", "--device", "--precision"}, "is for a model: 'info MODEL --shape BxT'");
+  };
   if (arguments.model.empty()) {
-    refuse_shape(arguments);
+    refuse_memory();
+    refuse_given(app, {"--as"}, "is for data: 'info FILE --as text'");
     return print_answer(arguments.json ? json_line(machine_json()) : machine_text());
   }
   const bool is_data = arguments.kind || arguments.model == "-" || std::filesystem::is_directory(arguments.model);
-  if (is_data) return describe_data(arguments, train);
+  if (is_data) {
+    refuse_memory();
+    return describe_data(arguments, train);
+  }
   const ModelFile file = inspect_model_file(arguments.model);
   if (file.kind == ModelFile::Kind::other && file.checksum.empty() && !should_be_model(arguments.model)) {
+    refuse_memory();
     return describe_data(arguments, train);
   }
   if (file.kind == ModelFile::Kind::network) {
+    refuse_memory();
     const penstock::Network network = penstock::Network::load(arguments.model);
     Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}, {"kind", "network"}};
     json.update(network_json(network));
@@ -341,7 +344,9 @@ int info(InfoArguments arguments, const CLI::App& train) {
   json.update(origin_json(file));
   json.update(model_json(model));
   std::string text = model_text(arguments.model, model, file);
-  if (!arguments.shape.empty()) {
+  if (arguments.shape.empty()) {
+    refuse_given(app, {"--device", "--precision"}, "is for the memory of a model: give --shape BxT, too");
+  } else {
     const std::vector<Index> sizes = parse_sizes(arguments.shape, "BxT");
     resolve_device(arguments.automatic, arguments.execution, model, {.rows = sizes[0], .steps = sizes[1]});
     const ModelMemory memory = model.memory(sizes[0], sizes[1], arguments.execution);
@@ -369,7 +374,7 @@ Command add_info(CLI::App& program) {
       "  penstock info model.safetensors\n"
       "  penstock info model.safetensors --shape 64x512 --device cuda\n"
       "  penstock info model.safetensors --json | jq .parameters");
-  return {app, [arguments, &program] { return info(*arguments, *program.get_subcommand("train")); }};
+  return {app, [app, arguments, &program] { return info(*app, *arguments, *program.get_subcommand("train")); }};
 }
 
 }  // namespace penstock::cli

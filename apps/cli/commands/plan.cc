@@ -50,6 +50,14 @@ Json reports_json(const std::vector<PlanReport>& reports) {
   return all;
 }
 
+/// A GPU is asked about by --chip or by --device.
+void check_machine(const CLI::App& app, const Execution& execution, const std::string& chip) {
+  if (!chip.empty() && app.count("--device") > 0 && !execution.device.is_cuda()) {
+    fail(ErrorCode::invalid_argument, "--device cpu and --chip exclude each other: {} is a GPU", chip);
+  }
+  if (!chip.empty() || execution.device.is_cuda()) refuse_given(app, {"--threads"}, "is for a plan on the CPU");
+}
+
 /// Status 1 where something has no plan though it needs one.
 int print_reports(const std::vector<PlanReport>& reports, bool json) {
   std::string machine;
@@ -61,7 +69,8 @@ int print_reports(const std::vector<PlanReport>& reports, bool json) {
   return 0;
 }
 
-int run_plan(const PlanArguments& arguments) {
+int run_plan(const CLI::App& app, const PlanArguments& arguments) {
+  check_machine(app, arguments.question.execution, arguments.question.chip);
   require_given(arguments.shape, "--shape");
   const std::vector<Index> sizes = parse_sizes(arguments.shape, "BxTxIxH");
   LayerQuestion question = arguments.question;
@@ -69,7 +78,8 @@ int run_plan(const PlanArguments& arguments) {
   return print_reports(explain(question), arguments.json);
 }
 
-int run_why(const WhyArguments& arguments) {
+int run_why(const CLI::App& app, const WhyArguments& arguments) {
+  check_machine(app, arguments.execution, arguments.chip);
   require_given(arguments.model, "MODEL");
   const std::vector<Index> sizes = parse_sizes(arguments.shape, "BxT");
   const Model model = load_model("why", arguments.model);
@@ -114,7 +124,7 @@ Command add_plan(CLI::App& program) {
       "\n"
       "Exit status: 1 if no plan is possible; the output then says what each\n"
       "algorithm would need.");
-  return {app, [arguments] { return run_plan(*arguments); }};
+  return {app, [app, arguments] { return run_plan(*app, *arguments); }};
 }
 
 Command add_why(CLI::App& program) {
@@ -133,7 +143,7 @@ Command add_why(CLI::App& program) {
       "  penstock why model.safetensors\n"
       "  penstock why model.safetensors --shape 64x512 --training --chip h200\n"
       "  penstock why model.safetensors --json | jq '.[] | .alternatives'");
-  return {app, [arguments] { return run_why(*arguments); }};
+  return {app, [app, arguments] { return run_why(*app, *arguments); }};
 }
 
 }  // namespace penstock::cli

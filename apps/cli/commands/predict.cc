@@ -123,10 +123,9 @@ class Prediction {
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     refuse("--sequence-column", Task::classify);
     refuse_foreign_options(app_, model_, arguments_.model);
-    for (const char* const option : {"--length", "--modulus", "--copy-tokens", "--seed"}) {
-      if (app_.count(option) == 0 || !task_name(source()).empty()) continue;
-      fail(ErrorCode::invalid_argument, "{} is for built-in tasks, such as task:parity, and DATA is {}", option,
-           printable(source()));
+    if (task_name(source()).empty()) {
+      refuse_given(app_, {"--length", "--modulus", "--copy-tokens", "--seed"},
+                   fmt::format("is for built-in tasks, such as task:parity, and DATA is {}", printable(source())));
     }
     if (app_.count("--keep") > 0 && data().vocabulary > 0 && !data().labels_texts()) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
@@ -417,8 +416,8 @@ Command add_predict(CLI::App& program) {
                     "Empty values. refuse: an error; all others: the last value of their column [as in training]",
                     "as in training");
   options.add("--length", arguments->task.validation_length, "T", "task:NAME: time steps of the sequences");
-  options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus of training");
-  options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying, task:recall: what to remember");
+  options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus of training [5]");
+  options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying, task:recall: what to remember [10]");
   options.add("--seed", arguments->task.seed, "N", "task:NAME: seed of the sequences");
   options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
   options.device(arguments->execution, &arguments->automatic);

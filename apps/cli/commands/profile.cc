@@ -141,13 +141,17 @@ auto measured(const ProfileArguments& arguments, const auto& function) {
   return function(spec, sizes[0], sizes[1], pass, arguments.execution, arguments.passes);
 }
 
-int profile_command(ProfileArguments arguments) {
+int profile_command(const CLI::App& app, ProfileArguments arguments) {
   const bool layer = !arguments.layer.cell.empty();
   if (layer && !arguments.model.empty()) {
     fail(ErrorCode::invalid_argument,
          "MODEL and --cell exclude each other: name a model, or a cell for a single layer");
   }
-  if (!layer) require_given(arguments.model, "MODEL or --cell");
+  if (!layer) {
+    require_given(arguments.model, "MODEL or --cell");
+    refuse_given(app, {"--heads", "--layers"}, "is for a layer, not for a model: --cell names one");
+  }
+  if (arguments.execution.device.is_cuda()) refuse_given(app, {"--threads"}, "is for a pass on the CPU");
   if (arguments.shape.empty()) arguments.shape = layer ? "16x256x256x256" : "16x256";
   const Profile profile = measured(arguments, [](const auto&... given) { return penstock::profile(given...); });
   std::vector<KernelProfile> kernels;
@@ -185,7 +189,7 @@ Command add_profile(CLI::App& program) {
       "  penstock profile model.safetensors --training --device cuda\n"
       "  penstock profile --cell lstm --shape 64x128x256x256 --threads 1\n"
       "  penstock profile model.safetensors --json | jq '.ops[0]'");
-  return {app, [arguments] { return profile_command(*arguments); }};
+  return {app, [app, arguments] { return profile_command(*app, *arguments); }};
 }
 
 }  // namespace penstock::cli

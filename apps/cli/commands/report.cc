@@ -51,7 +51,7 @@ std::string find_file(const std::string& name, const std::string& metrics) {
 
 class ReportMaker {
  public:
-  explicit ReportMaker(ReportArguments arguments) : arguments_(std::move(arguments)) {}
+  ReportMaker(const CLI::App& app, ReportArguments arguments) : app_(app), arguments_(std::move(arguments)) {}
 
   int run() {
     check_arguments();
@@ -78,9 +78,10 @@ class ReportMaker {
     if (arguments_.skip < 0) {
       fail(ErrorCode::invalid_argument, "--skip must not be negative, not {}", arguments_.skip);
     }
-    for (const auto& [given, option] :
-         {std::pair{arguments_.skip > 0, "--skip"}, {!arguments_.scoring.label_column.empty(), "--label-column"}}) {
-      if (given && arguments_.data.empty()) fail(ErrorCode::invalid_argument, "{} is for the data of --data", option);
+    if (arguments_.data.empty()) {
+      refuse_given(
+          app_, {"--skip", "--label-column", "--sequence-column", "--delimiter", "--decimal", "--missing", "--undated"},
+          "is for the data of --data");
     }
     check_clash(input_files("RUN", arguments_.runs));
     if (arguments_.output == "-") return;
@@ -240,6 +241,7 @@ class ReportMaker {
     output.flush();
   }
 
+  const CLI::App& app_;
   ReportArguments arguments_;
   std::vector<Run> runs_;
   std::vector<Chart> training_;
@@ -275,7 +277,7 @@ Command add_report(CLI::App& program) {
       "  penstock report gru.jsonl lstm.jsonl -o cells.html  # side by side\n"
       "  penstock report co2.jsonl --png pictures --python venv/bin/python\n"
       "  penstock report co2.safetensors --data new.csv      # other data");
-  return {app, [arguments] { return reporting::ReportMaker(*arguments).run(); }};
+  return {app, [app, arguments] { return reporting::ReportMaker(*app, *arguments).run(); }};
 }
 
 }  // namespace penstock::cli

@@ -377,7 +377,10 @@ Command add_stream(CLI::App& program) {
             check_files({{"MODEL", arguments->model}, {"IN.wav", arguments->input}, {"--target", arguments->target}},
                         {{"OUT.wav", arguments->output, FileKind::sound}, {"--state", arguments->state}},
                         arguments->force);
-            if (arguments->input.empty()) check_files({{"standard input", "-"}}, {{"standard output", "-"}}, true);
+            if (arguments->input.empty()) {
+              refuse_given(*app, {"--target"}, "is for sound: 'penstock stream MODEL IN.wav OUT.wav'");
+              check_files({{"standard input", "-"}}, {{"standard output", "-"}}, true);
+            }
             catch_interrupts();
             return Stream(*app, *arguments).run();
           }};

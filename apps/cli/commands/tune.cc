@@ -189,7 +189,19 @@ std::vector<TunedWork> tune_asked(const TuneArguments& arguments, BenchProgress&
   return tune(question, options);
 }
 
-int run_tune(const TuneArguments& arguments) {
+void refuse_foreign(const CLI::App& app, const TuneArguments& arguments) {
+  if (arguments.question.execution.device.is_cuda()) refuse_given(app, {"--threads"}, "is for plans on the CPU");
+  if (arguments.compare) {
+    if (!arguments.model.empty()) fail(ErrorCode::invalid_argument, "MODEL and --compare exclude each other");
+    refuse_given(app, {"--shape", "--cell", "--heads", "--training", "--lengths", "--reset"},
+                 "and --compare exclude each other: it has layers of its own");
+  } else if (!arguments.model.empty()) {
+    refuse_given(app, {"--cell", "--heads", "--lengths", "--reset"}, "is for a layer, not for a model");
+  }
+}
+
+int run_tune(const CLI::App& app, const TuneArguments& arguments) {
+  refuse_foreign(app, arguments);
   // A comparison is a question about the planner: it changes nothing unless a file is named.
   const bool kept = !arguments.compare || !arguments.output.empty();
   refuse_standard_output("--output", arguments.output);
@@ -266,7 +278,7 @@ Command add_tune(CLI::App& program) {
       "estimates all other layers. Both hold for this machine, its driver and\n"
       "this version of Penstock. Every program uses them from its next start on;\n"
       "'plan' and 'why' print where the file is.");
-  return {app, [arguments] { return run_tune(*arguments); }};
+  return {app, [app, arguments] { return run_tune(*app, *arguments); }};
 }
 
 }  // namespace penstock::cli

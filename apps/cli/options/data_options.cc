@@ -228,8 +228,8 @@ void add_data_options(Options& options, DataOptions& data) {
   options.group("Built-in tasks");
   options.add("--task-length", data.task.length, "T", "Time steps of training sequences");
   options.add("--validation-length", data.task.validation_length, "T", "Time steps of validation sequences");
-  options.add("--modulus", data.task.modulus, "M", "modular: the modulus");
-  options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: tokens to remember; recall: pairs");
+  options.add("--modulus", data.task.modulus, "M", "modular: the modulus [5]");
+  options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: tokens to remember; recall: pairs [10]");
 }
 
 void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated) {
@@ -324,11 +324,9 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
   };
   for (const Scope& scope : scopes) {
     if (std::ranges::find(scope.kinds, kind) != scope.kinds.end()) continue;
-    for (const char* const option : scope.options) {
-      if (app.count(option) == 0) continue;
-      fail(ErrorCode::invalid_argument, "{} does not apply to {}: {} is read as {}", option, describe(kind),
-           printable(options.source), describe(kind));
-    }
+    refuse_given(app, scope.options,
+                 fmt::format("does not apply to {}: {} is read as {}", describe(kind), printable(options.source),
+                             describe(kind)));
   }
 }
 

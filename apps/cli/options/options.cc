@@ -332,6 +332,12 @@ void require_given(const std::string& value, const std::string& name) {
   if (value.empty()) misuse(name + " is missing");
 }
 
+void refuse_given(const CLI::App& app, const std::vector<const char*>& options, std::string_view why) {
+  for (const char* const option : options) {
+    if (app.count(option) > 0) fail(ErrorCode::invalid_argument, "{} {}", option, why);
+  }
+}
+
 std::string help_text(const CLI::App& app) {
   constexpr std::size_t width = 80;
   std::string out;

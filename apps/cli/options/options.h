@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -147,6 +148,9 @@ class Options {
 
 /// Throws Error(invalid_argument) "MODEL is missing" for a positional argument that was not given.
 void require_given(const std::string& value, const std::string& name);
+/// Throws Error(invalid_argument) "--cell is for a layer" about the first of these options that was given; `why` begins
+/// with a verb.
+void refuse_given(const CLI::App& app, const std::vector<const char*>& options, std::string_view why);
 
 /// ", did you mean 'x'?" for a name that is close to what was typed, or that people mean by it; empty if there is none.
 std::string suggestion(const std::string& text, const std::vector<std::string>& names);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,14 @@ namespace penstock {
 struct TaskOptions {
   Index length = 40;              ///< T of training sequences.
   Index validation_length = 256;  ///< T of validation sequences; longer ones show whether a model generalises.
-  Index modulus = 5;              ///< "modular": 2 to 64.
-  Index copy_tokens = 10;         ///< "copying": tokens to remember, from 1 to half of the shorter length; "recall":
-                                  ///< pairs to remember, from 1 to a third of it, at most 64.
+  std::optional<Index> modulus;   ///< "modular": 2 to 64 [5].
+  /// "copying": tokens to remember, from 1 to half of the shorter length; "recall": pairs to remember, from 1 to a
+  /// third of it, at most 64 [10].
+  std::optional<Index> copy_tokens;
   std::uint64_t seed = 0;
 };
 /// Opens a built-in task, which generates data without end: one of task_names(). Throws Error(invalid_argument) for
-/// another name or impossible options.
+/// another name, and for options that are impossible or that the task does not have.
 std::unique_ptr<Dataset> open_task(const std::string& name, const TaskOptions& options = {});
 /// Returns the names of the built-in tasks.
 const std::vector<std::string>& task_names();

@@ -171,8 +171,8 @@ void bind_datasets(nb::module_& module) {
   bind_opener(module, "open_series", series_options, open_series);
   bind_opener(module, "open_labelled", labelled_options, open_labelled);
   bind_opener(module, "open_labelled_texts", labelled_text_options, open_labelled_texts);
-  module.def("open_task", [](const std::string& name, Index length, Index validation_length, Index modulus,
-                             Index copy_tokens, std::uint64_t seed) {
+  module.def("open_task", [](const std::string& name, Index length, Index validation_length,
+                             std::optional<Index> modulus, std::optional<Index> copy_tokens, std::uint64_t seed) {
     const TaskOptions options{.length = length,
                               .validation_length = validation_length,
                               .modulus = modulus,

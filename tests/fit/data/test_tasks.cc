@@ -252,6 +252,8 @@ TEST(Tasks, BadOptions) {
   refuse("parity", {.validation_length = -3}, "validation_length must be 1 to 16777216, not -3");
   refuse("modular", {.modulus = 1}, "modulus must be 2 to 64, not 1");
   refuse("modular", {.modulus = 65}, "modulus must be 2 to 64, not 65");
+  refuse("parity", {.modulus = 5}, "modulus does not apply to the task parity");
+  refuse("modular", {.copy_tokens = 10}, "copy_tokens does not apply to the task modular");
   refuse("copying", {.copy_tokens = 0}, "copy_tokens must be 1 to 20 (half the length of a sequence), not 0");
   refuse("copying", {.copy_tokens = 21}, "copy_tokens must be 1 to 20");
   refuse("copying", {.validation_length = 10}, "copy_tokens must be 1 to 5 (half the length of a sequence), not 10");

@@ -16,7 +16,7 @@ namespace penstock::cli {
 namespace {
 
 // Options that a model's weights and its data decide.
-constexpr const char* decided[] = {
+const std::vector<const char*> decided = {
     "--cell",     "--width",       "--blocks",    "--hidden-size", "--heads",      "--conv",      "--ffn",
     "--norms",    "--no-changes",  "--no-linear", "--columns",     "--categories", "--horizon",   "--target-columns",
     "--calendar", "--date-column", "--transform", "--group",       "--known",      "--irregular", "--group-by-file"};
@@ -76,11 +76,7 @@ void TrainFiles::check_no_clash() const {
 
 TrainOrigin::TrainOrigin(const CLI::App& app, const std::string& path)
     : path_(path), model_(Model::load(path)), checksum_(inspect_model_file(path).checksum) {
-  for (const char* const option : decided) {
-    if (app.count(option) == 0) continue;
-    fail(ErrorCode::invalid_argument, "{} must not be given with --init, which takes it from {}", option,
-         printable(path));
-  }
+  refuse_given(app, decided, fmt::format("must not be given with --init, which takes it from {}", printable(path)));
   if (model_.spec().members > 1) {
     fail(ErrorCode::incompatible,
          "--init {}: an ensemble of {} cannot be trained further: its file does not keep the members apart",

@@ -2,6 +2,7 @@
 #include <array>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -38,13 +39,14 @@ void generate_parity(const TaskOptions&, Random& random, Tokens tokens, Tokens l
 /// Modular arithmetic: a value starts at 0, each token is an operation and a digit (token = operation * m + digit with
 /// the operations +, -, *), each label is the value after it, modulo m.
 void describe_modular(const TaskOptions& options, DataDescription& description) {
-  require_argument(options.modulus >= 2 && options.modulus <= 64, "modulus", options.modulus, "2 to 64");
-  description.vocabulary = 3 * options.modulus;
-  for (Index value = 0; value < options.modulus; ++value) description.labels.classes.push_back(std::to_string(value));
+  const Index modulus = *options.modulus;
+  require_argument(modulus >= 2 && modulus <= 64, "modulus", modulus, "2 to 64");
+  description.vocabulary = 3 * modulus;
+  for (Index value = 0; value < modulus; ++value) description.labels.classes.push_back(std::to_string(value));
 }
 
 void generate_modular(const TaskOptions& options, Random& random, Tokens tokens, Tokens labels) {
-  const Index m = options.modulus;
+  const Index m = *options.modulus;
   Index value = 0;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const Index operation = random.below(3);
@@ -62,9 +64,9 @@ constexpr std::int32_t copying_data_tokens = 14;
 constexpr std::int32_t copying_query = copying_data_tokens + 1;
 
 void describe_copying(const TaskOptions& options, DataDescription& description) {
-  const Index shorter = std::min(options.length, options.validation_length);
-  require_argument(options.copy_tokens >= 1 && options.copy_tokens <= shorter / 2, "copy_tokens", options.copy_tokens,
-                   "1 to {} (half the length of a sequence)", shorter / 2);
+  const Index copied = *options.copy_tokens, most = std::min(options.length, options.validation_length) / 2;
+  require_argument(copied >= 1 && copied <= most, "copy_tokens", copied, "1 to {} (half the length of a sequence)",
+                   most);
   description.vocabulary = copying_query + 1;
   for (int token = 1; token <= copying_data_tokens; ++token)
     description.labels.classes.push_back(std::to_string(token));
@@ -73,11 +75,11 @@ void describe_copying(const TaskOptions& options, DataDescription& description) 
 void generate_copying(const TaskOptions& options, Random& random, Tokens tokens, Tokens labels) {
   std::fill(tokens.begin(), tokens.end(), 0);
   std::fill(labels.begin(), labels.end(), -1);
-  const Index length = static_cast<Index>(tokens.size()) - options.copy_tokens;
+  const Index copied = *options.copy_tokens, length = static_cast<Index>(tokens.size()) - copied;
   Index written = 0;
   // Each place is chosen with the probability that makes all selections of copy_tokens places equally likely.
   for (Index t = 0; t < length; ++t) {
-    if (random.below(length - t) >= options.copy_tokens - written) continue;
+    if (random.below(length - t) >= copied - written) continue;
     const auto token = static_cast<std::int32_t>(1 + random.below(copying_data_tokens));
     tokens[t] = token;
     tokens[length + written] = copying_query;
@@ -148,7 +150,8 @@ constexpr Index recall_symbols = 64;
 
 void describe_recall(const TaskOptions& options, DataDescription& description) {
   const Index most = std::min(recall_symbols, std::min(options.length, options.validation_length) / 3);
-  require_argument(options.copy_tokens >= 1 && options.copy_tokens <= most, "copy_tokens", options.copy_tokens,
+  const Index pairs = *options.copy_tokens;
+  require_argument(pairs >= 1 && pairs <= most, "copy_tokens", pairs,
                    "1 to {} (a third of the length of a sequence, at most {})", most, recall_symbols);
   description.vocabulary = 1 + 2 * recall_symbols;
   for (Index value = 1; value <= recall_symbols; ++value) description.labels.classes.push_back(std::to_string(value));
@@ -161,7 +164,8 @@ void generate_recall(const TaskOptions& options, Random& random, Tokens tokens, 
   std::iota(keys.begin(), keys.end(), 0);
   std::array<std::int32_t, recall_symbols> value_of{};
   const auto draw_key = [&](Index i, Index end) { std::swap(keys[i], keys[i + random.below(end - i)]); };
-  for (Index i = 0; i < options.copy_tokens; ++i) {
+  const Index pairs = *options.copy_tokens;
+  for (Index i = 0; i < pairs; ++i) {
     draw_key(i, recall_symbols);
     value_of[keys[i]] = static_cast<std::int32_t>(random.below(recall_symbols));
     tokens[2 * i] = 1 + keys[i];
@@ -169,9 +173,9 @@ void generate_recall(const TaskOptions& options, Random& random, Tokens tokens, 
   }
   const auto length = static_cast<Index>(tokens.size());
   Index asked = 0;
-  for (Index t = 2 * options.copy_tokens; t < length; ++t) {
-    if (random.below(length - t) >= options.copy_tokens - asked) continue;
-    draw_key(asked, options.copy_tokens);
+  for (Index t = 2 * pairs; t < length; ++t) {
+    if (random.below(length - t) >= pairs - asked) continue;
+    draw_key(asked, pairs);
     tokens[t] = 1 + keys[asked];
     labels[t] = value_of[keys[asked]];
     ++asked;
@@ -182,16 +186,17 @@ struct TaskEntry {
   const char* name;
   Describe describe;
   TaskWriter generate;
+  std::string_view option = {};  ///< The one option of TaskOptions that some tasks do not have.
 };
 
 constexpr std::array<TaskEntry, 7> tasks = {{
     {"parity", describe_parity, generate_parity},
-    {"modular", describe_modular, generate_modular},
+    {"modular", describe_modular, generate_modular, "modulus"},
     {"s3", describe_words<3, false>, generate_words<3, false>},
     {"a5", describe_words<5, true>, generate_words<5, true>},
     {"s5", describe_words<5, false>, generate_words<5, false>},
-    {"copying", describe_copying, generate_copying},
-    {"recall", describe_recall, generate_recall},
+    {"copying", describe_copying, generate_copying, "copy_tokens"},
+    {"recall", describe_recall, generate_recall, "copy_tokens"},
 }};
 
 /// Sequences of the task's own length, whatever T is asked for: never cut, and never longer than `length`, so that
@@ -201,10 +206,11 @@ class TaskDataset final : public Dataset {
   TaskDataset(const TaskEntry& task, const TaskOptions& options)
       : task_(task), options_(options), random_(options.seed) {
     description_.task = Task::classify;
-    task.describe(options, description_);
+    options_.modulus = options.modulus.value_or(5), options_.copy_tokens = options.copy_tokens.value_or(10);
+    task.describe(options_, description_);
     fingerprint_ =
         data::fingerprint(fmt::format("{} {} {} {} {} {}", task.name, options.length, options.validation_length,
-                                      options.modulus, options.copy_tokens, options.seed));
+                                      *options_.modulus, *options_.copy_tokens, options.seed));
   }
 
   const DataDescription& description() const override { return description_; }
@@ -279,7 +285,12 @@ std::unique_ptr<Dataset> open_task(const std::string& name, const TaskOptions& o
   require_argument(options.validation_length >= 1 && options.validation_length <= longest, "validation_length",
                    options.validation_length, "1 to {}", longest);
   for (const auto& task : tasks) {
-    if (name == task.name) return std::make_unique<TaskDataset>(task, options);
+    if (name != task.name) continue;
+    const auto check = [&](std::string_view option, bool given) {
+      require_about(!given || option == task.option, option, " does not apply to the task {}", name);
+    };
+    check("modulus", options.modulus.has_value()), check("copy_tokens", options.copy_tokens.has_value());
+    return std::make_unique<TaskDataset>(task, options);
   }
   fail_choice("task", name, task_names());
 }
