@@ -16,6 +16,7 @@
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
 #include "base/denormals.h"
+#include "base/half.h"
 #include "base/parallel_tasks.h"
 #include "base/random.h"
 #include "base/timing.h"
@@ -33,13 +34,6 @@ namespace {
 
 std::string machine_identity(const Device& device) {
   return device.is_cuda() ? identity_of(cuda::Device::get(device.index).model()) : identity_of(cpu::machine());
-}
-
-float value_of_half(std::uint16_t half) {
-  const int exponent = half >> 10 & 31, units = (half & 1023) + (exponent > 0 ? 1024 : 0);
-  constexpr int unit_exponent = 25;
-  return std::ldexp(half >> 15 != 0 ? -static_cast<float>(units) : static_cast<float>(units),
-                    std::max(exponent, 1) - unit_exponent);
 }
 
 float value_of_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
@@ -72,7 +66,7 @@ class Numbers {
       float value = 0;
       std::uint16_t half = 0;
       std::memcpy(is_short() ? static_cast<void*>(&half) : &value, &memory[at], size);
-      if (is_short()) value = type_ == DType::f16 ? value_of_half(half) : value_of_bf16(half);
+      if (is_short()) value = type_ == DType::f16 ? float_of_half(half) : value_of_bf16(half);
       values.push_back(value);
     }
     return values;
