@@ -48,7 +48,7 @@ def _kind_of(annotation: str) -> type:
 def _add(group: Any, function: Callable[..., object], texts: dict[str, str]) -> None:
     """Adds the keyword arguments of a function as options. Those not given are left out of the result."""
     for name, parameter in inspect.signature(function).parameters.items():
-        if name in _NONE or any(f"--{_option(name)}" in each.option_strings for each in group._group_actions):
+        if name in _NONE or f"--{_option(name)}" in group._option_string_actions:  # of any group
             continue
         option, usual, annotation = f"--{_option(name)}", parameter.default, str(parameter.annotation)
         about = texts.get(name, "")
@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("data", nargs="+", metavar="DATA", help="Texts, plain or compressed with gzip; folders of them")
     settings = {name: about.replace("%", "%%") for name, _, about in _core.train_settings()}
     _add(parser.add_argument_group("Training"), fit, _help_of(penstock.train) | _help_of(fit) | settings)
-    _add(parser.add_argument_group("Model"), _model_of, _help_of(penstock.Model))
+    _add(parser.add_argument_group("Model"), penstock.Model, _help_of(penstock.Model))
     _add(parser.add_argument_group("Data"), penstock.open_text, _help_of(penstock.open_text))
     files = parser.add_argument_group("Files and reports")
     files.add_argument("--init", metavar="FILE", help="Start from the weights of this model")
@@ -86,22 +86,6 @@ def parser() -> argparse.ArgumentParser:
     files.add_argument("-q", "--quiet", action="store_true", help="Print only warnings and errors")
     files.add_argument("--config", metavar="FILE", help="Read options from this file, as penstock train does")
     return parser
-
-
-def _model_of(
-    cell: str | None = None,
-    width: int | None = None,
-    blocks: int | None = None,
-    hidden_size: int = 0,
-    heads: int = 1,
-    convolution: int | None = None,
-    feed_forward: float | None = None,
-    dropout: float | None = None,
-    end_norms: str | None = None,
-    initial_weights: str = "standard",
-    chrono: float = 0.0,
-) -> None:
-    """The options of a new model: arguments of penstock.Model."""
 
 
 def _from_config(path: str) -> list[str]:
@@ -161,13 +145,13 @@ def _make_model(given, data):
         return penstock.Model.continue_from(
             penstock.Model.load(given.init), data, dropout=getattr(given, "dropout", None)
         )
-    spec = _picked(given, _model_of)
+    spec = _picked(given, penstock.Model) | {"device": device}
     if "end_norms" in spec:
         spec["end_norms"] = spec["end_norms"] == "all"
     cell = spec.get("cell", "")
     if cell.endswith(".json"):
         spec["cell"] = penstock.load_cell(cell)
-    return penstock.Model(data, seed=getattr(given, "seed", 0), device=device, **spec)
+    return penstock.Model(data, **spec)
 
 
 def _check_files(given, checkpoint):

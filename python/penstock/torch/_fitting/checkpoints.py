@@ -96,10 +96,6 @@ class Checkpoints:
                 self._remove_old()
         return error
 
-    def is_done(self) -> bool:
-        """Returns whether finish() would not wait."""
-        return self._running is None or self._running[0].done()
-
     def _text(self, path, why):
         return f"no checkpoint {path}: {why}; make room or give another folder; earlier checkpoints are unharmed"
 

@@ -1,4 +1,4 @@
-"""Optimisers of penstock.torch.fit: PyTorch's own where it has them, and the average of weights."""
+"""Optimisers of penstock.torch.fit: PyTorch's own where it has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...errors import InvalidArgument
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 #: The optimisers of penstock.torch.fit, and the settings of penstock.train that they read.
@@ -179,29 +179,3 @@ def _optimizer(groups, options):
     if kind == "lion":
         return Lion(groups, 1e-4, betas)
     return torch.optim.RMSprop(groups, 1e-3, alpha=options.beta2, eps=options.epsilon)
-
-
-class Average:
-    """The exponential moving average of weights: average = decay * average + (1 - decay) * weights.
-
-    Args:
-        parameters: The weights, whose values it starts from.
-        decay: Weight of the past, 0 to below 1.
-    """
-
-    def __init__(self, parameters: Sequence[torch.Tensor], decay: float) -> None:
-        self.decay = decay
-        self._parameters = list(parameters)
-        self.values = [p.detach().clone() for p in self._parameters]
-
-    @torch.no_grad()
-    def update(self) -> None:
-        torch._foreach_lerp_(self.values, [p.detach() for p in self._parameters], 1 - self.decay)
-
-    @torch.no_grad()
-    def swap(self) -> None:
-        """Exchanges the weights with their average; again, and all is as before."""
-        for parameter, value in zip(self._parameters, self.values):
-            held = parameter.detach().clone()
-            parameter.copy_(value)
-            value.copy_(held)

@@ -13,8 +13,9 @@ from ...errors import InvalidArgument, NumericalError
 from ...training import Evaluation, Progress
 from .._counter_dropout import seed_of_step
 from . import rates, states
+from .average import Average
 from .metrics import Metrics, evaluation_of
-from .optimizers import Average, Optimizers
+from .optimizers import Optimizers
 from .text import TextWindows, share
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import

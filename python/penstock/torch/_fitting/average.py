@@ -1,0 +1,35 @@
+"""The average of weights that penstock.torch.fit keeps (options.average)."""
+
+from __future__ import annotations
+
+import torch
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Average:
+    """The exponential moving average of weights: average = decay * average + (1 - decay) * weights.
+
+    Args:
+        parameters: The weights, whose values it starts from.
+        decay: Weight of the past, 0 to below 1.
+    """
+
+    def __init__(self, parameters: Sequence[torch.Tensor], decay: float) -> None:
+        self.decay = decay
+        self._parameters = list(parameters)
+        self.values = [p.detach().clone() for p in self._parameters]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        torch._foreach_lerp_(self.values, [p.detach() for p in self._parameters], 1 - self.decay)
+
+    @torch.no_grad()
+    def swap(self) -> None:
+        """Exchanges the weights with their average; again, and all is as before."""
+        for parameter, value in zip(self._parameters, self.values):
+            held = parameter.detach().clone()
+            parameter.copy_(value)
+            value.copy_(held)
