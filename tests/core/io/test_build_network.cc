@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "io/onnx/read/builder.h"
+#include "io/onnx/read/graph_to_network.h"
 #include "network/check.h"
 #include "support/expect_error.h"
 #include "support/onnx_model.h"

@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
-#include "io/onnx/read/builder.h"
+#include "io/onnx/read/graph_to_network.h"
 #include "io/onnx/read/simplify.h"
 #include "io/onnx/read/states.h"
 #include "io/status_error.h"

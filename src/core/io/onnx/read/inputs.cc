@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "io/onnx/read/builder.h"
+#include "io/onnx/read/graph_to_network.h"
 
 namespace penstock::io::onnx {
 namespace {

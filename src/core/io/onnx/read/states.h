@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/onnx/read/builder.h"
+#include "io/onnx/read/graph_to_network.h"
 
 namespace penstock::io::onnx {
 

@@ -1,4 +1,4 @@
-#include "io/onnx/read/builder.h"
+#include "io/onnx/read/graph_to_network.h"
 
 #include <algorithm>
 #include <queue>
