@@ -246,19 +246,19 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const DeviceAddress workspace = run.workspace.address();
   const auto infer = [&] { inference.run(run.forward(false), workspace, stream.handle()); };
   const auto train = [&] { training.run(run.forward(true), workspace, stream.handle()); };
-  const auto walk = [&] { backward.run_walk(run.backward(), workspace, stream.handle()); };
+  const auto loop = [&] { backward.run_loop(run.backward(), workspace, stream.handle()); };
   const auto both = [&] {
     train();
     backward.run(run.backward(), workspace, stream.handle());
   };
-  const Times of_inference = times(clock, infer), of_training = times(clock, train), of_walk = times(clock, walk);
+  const Times of_inference = times(clock, infer), of_training = times(clock, train), of_loop = times(clock, loop);
   const Times of_both = times(clock, both);
   const double forward_error = run.forward_error(), backward_error = run.backward_error();
   fmt::print(stderr, "{}\n{}\n{}\n", text, training.plan().explain(), backward.plan().explain());
   const auto if_asked = [](bool as_asked, const Times& t) { return as_asked ? text_of(t) : std::string("-"); };
   fmt::print("| {} | {} | {} | {} | {} | {:.1e} | {} | {} {} {} regs |\n", text,
              if_asked(forward_as_asked, of_inference), if_asked(forward_as_asked, of_training),
-             if_asked(backward_as_asked, of_walk), if_asked(forward_as_asked && backward_as_asked, of_both),
+             if_asked(backward_as_asked, of_loop), if_asked(forward_as_asked && backward_as_asked, of_both),
              forward_error, backward_error < 0 ? "-" : fmt::format("{:.1e}", backward_error), training.plan().slots,
              training.kernel().resources().registers, backward.kernel().resources().registers);
   std::fflush(stdout);

@@ -50,7 +50,7 @@ struct Batch {
   /// Packed rows on a CPU: the positions are in time order, as in PyTorch's PackedSequence. The first steps of all rows
   /// come first, then the second steps of the rows that have one, and so on. No row may be longer than the one before.
   bool by_steps = false;
-  /// Packed rows on a GPU whose program has RecurrentForm::falling (recurrent_program.h): [T] in host memory, the
+  /// Packed rows on a GPU whose program has CallFlag::sorted (recurrent_program.h): [T] in host memory, the
   /// number of rows that have each step. PyTorch's PackedSequence has the same field. Null otherwise.
   const Index* batch_sizes = nullptr;
   /// Padded: [B, T]; packed: [positions]. A value other than 0 sets the row's state to zero before this step. The order

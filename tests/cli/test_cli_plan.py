@@ -47,7 +47,7 @@ def test_counts_have_the_right_plural():
     one = plan("--cell", "lstm", "--shape", "1x50x10x10", "--chip", "h100").out
     assert "head: 1 block of 32 threads and 5 KB" in one and "1 of 1 chunk of the matrix in registers" in one
     chip = plan("--cell", "lstm", "--shape", "16x1024x768x768", "--chip", "h100").out
-    assert "and teams walk all steps once" in chip and " 1 groups" not in chip and "of 1 blocks" not in chip
+    assert "and teams run all steps once" in chip and " 1 groups" not in chip and "of 1 blocks" not in chip
 
 
 def test_exact_plans_have_one_shape_for_all_batches():

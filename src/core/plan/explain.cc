@@ -8,9 +8,9 @@
 #include "base/plural.h"
 #include "plan/cpu/rules.h"
 #include "plan/gpu/dense_rules.h"
-#include "plan/gpu/falling_rows.h"
 #include "plan/gpu/layer_rules.h"
 #include "plan/gpu/product_rules.h"
+#include "plan/gpu/sorted_rows.h"
 
 namespace penstock::plan {
 namespace {
@@ -128,7 +128,7 @@ PlanReport explain(const GpuDenseProblem& problem, const GpuModel& gpu) {
   try {
     const GpuDensePlan plan = plan_gpu_dense(problem, gpu);
     choose(report, std::string(to_string(plan.algorithm)), plan);
-    if (problem.falling) report.plan += plans_of_fewer_rows(problem, gpu);
+    if (problem.sorted) report.plan += plans_of_fewer_rows(problem, gpu);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     report.why = error.what();

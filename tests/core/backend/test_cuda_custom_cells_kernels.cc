@@ -114,7 +114,7 @@ class CustomCellKernels : public testing::TestWithParam<int> {
       const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(GetParam()));
       ASSERT_EQ(plan.algorithm, DenseAlgorithm::diagonal);
       for (const DiagonalPart part :
-           {DiagonalPart::pieces, DiagonalPart::between, backward ? DiagonalPart::walk : DiagonalPart::exact}) {
+           {DiagonalPart::pieces, DiagonalPart::between, backward ? DiagonalPart::chains : DiagonalPart::exact}) {
         SCOPED_TRACE(fmt::format("{}, {}", cell, static_cast<int>(part)));
         compile(dense_diagonal_source(problem, plan, part), plan.threads(), sound);
       }

@@ -23,7 +23,7 @@ struct Case {
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::head;
   float clip = 0;
   bool every_state = false;  // of cells that have other states than their output
-  bool falling = false;      // packed rows, none longer than the one before, are walked in stages
+  bool sorted = false;       // packed rows, none longer than the one before, run in stages
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -54,12 +54,12 @@ class DenseTest : public test::GpuLayerTest<Case> {
   void make_batch() {
     for (Index b = 0; b < c.rows; ++b) lengths.push_back(b == 1 ? c.steps : b == 2 ? 0 : 1 + 5 * b % c.steps);
     for (Index b = 0; b <= c.rows; ++b) bounds.push_back(b * b * c.steps / (c.rows * c.rows));
-    if (c.falling) make_falling_rows();
+    if (c.sorted) make_sorted_rows();
     set_batch(0.15);
   }
 
   /// Rows of decreasing length, of at least one step each.
-  void make_falling_rows() {
+  void make_sorted_rows() {
     const Index shares = c.rows * (c.rows + 1) / 2, beyond = c.steps - c.rows;
     lengths.clear();
     for (Index b = 0; b < c.rows; ++b) lengths.push_back(1 + beyond * (c.rows - b) / shares);
@@ -114,7 +114,7 @@ class DenseTest : public test::GpuLayerTest<Case> {
             .storage = storage,
             .reverse = c.reverse,
             .algorithm = c.algorithm,
-            .stage_rows = c.falling ? std::vector<Index>{c.rows, (c.rows + 1) / 2, 1} : std::vector<Index>{}};
+            .stage_rows = c.sorted ? std::vector<Index>{c.rows, (c.rows + 1) / 2, 1} : std::vector<Index>{}};
   }
 
   /// NaN where a row has no step: that must not be read.
@@ -129,7 +129,7 @@ class DenseTest : public test::GpuLayerTest<Case> {
 
   DenseBatch dense_batch() {
     auto of = gpu_batch<DenseBatch>();
-    if (c.falling) of.falling = true, of.sizes = sizes, of.longest = static_cast<Index>(sizes.size());
+    if (c.sorted) of.sorted = true, of.sizes = sizes, of.longest = static_cast<Index>(sizes.size());
     return of;
   }
 
@@ -298,7 +298,7 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
     const DenseBackwardExecutable back(stream->device(), spec(), backward, plan_of(problem_of(backward, spec()), any));
     Buffer workspace(*stream, back.workspace_bytes());
     workspace.fill(0);
-    back.run_walk(backward, workspace.address(), stream->handle());
+    back.run_loop(backward, workspace.address(), stream->handle());
     const double error = allowed(std::max(positions(), width), 8);
     EXPECT_TRUE(test::close(get(dwx, storage), gradients.x, error, test::backward_terms));
     if (c.states) {
@@ -327,8 +327,8 @@ std::vector<Case> cases() {
            .reverse = true,
            .packed = true,
            .reset = true},
-          {.name = "falling", .rows = 11, .steps = 73, .head = 40, .packed = true, .falling = true},
-          {.name = "falling_reverse",
+          {.name = "sorted", .rows = 11, .steps = 73, .head = 40, .packed = true, .sorted = true},
+          {.name = "sorted_reverse",
            .rows = 17,
            .steps = 120,
            .heads = 2,
@@ -337,15 +337,15 @@ std::vector<Case> cases() {
            .packed = true,
            .reset = true,
            .clip = 0.3f,
-           .falling = true},
-          {.name = "falling_states",
+           .sorted = true},
+          {.name = "sorted_states",
            .rows = 5,
            .steps = 41,
            .head = 33,
            .packed = true,
            .states = false,
            .every_state = true,
-           .falling = true},
+           .sorted = true},
           {.name = "reset", .rows = 4, .steps = 70, .head = 9, .reset = true},
           {.name = "reset_reverse_lengths",
            .rows = 10,
@@ -424,8 +424,8 @@ std::vector<Case> warpgroup_cases() {
        .reset = true,
        .time_first = true,
        .every_state = true},
-      {.name = "padded_falling", .rows = 41, .steps = 273, .head = 300, .packed = true, .falling = true},
-      {.name = "falling", .rows = 41, .steps = 273, .head = 384, .packed = true, .falling = true},
+      {.name = "padded_sorted", .rows = 41, .steps = 273, .head = 300, .packed = true, .sorted = true},
+      {.name = "sorted", .rows = 41, .steps = 273, .head = 384, .packed = true, .sorted = true},
       {.name = "everything",
        .rows = 60,
        .steps = 40,

@@ -63,7 +63,7 @@ TEST_P(DenseKernels, FitTheirRegisters) {
   both_ways(ragged);
 }
 
-/// Walks with derivatives of four states need most registers.
+/// Runs with derivatives of four states need most registers.
 void expect_diagonals_sound(std::string_view cell, Storage storage, int chip, bool ragged) {
   test::need_nvrtc(chip);
   GpuDenseProblem problem;
@@ -78,10 +78,10 @@ void expect_diagonals_sound(std::string_view cell, Storage storage, int chip, bo
       problem.parts = pieces;
       const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(chip));
       ASSERT_EQ(plan.algorithm, plan::DenseAlgorithm::diagonal);
-      std::vector<DiagonalPart> parts = {DiagonalPart::walk};
+      std::vector<DiagonalPart> parts = {DiagonalPart::chains};
       if (pieces == 0) {
         EXPECT_GT(plan.pieces, 1);
-        parts = {DiagonalPart::pieces, DiagonalPart::between, DiagonalPart::walk};
+        parts = {DiagonalPart::pieces, DiagonalPart::between, DiagonalPart::chains};
         if (!backward) parts.back() = DiagonalPart::exact;
       }
       for (const DiagonalPart part : parts) {

@@ -155,7 +155,7 @@ TEST(WarpgroupPlan, HoldsAnItemBesideTheNextOne) {
 }
 
 /// Rows and portions of a team that were measured to be quickest on an H100.
-TEST(WarpgroupPlan, WalksBackInTheQuickestPortions) {
+TEST(WarpgroupPlan, RunsBackInTheQuickestPortions) {
   struct Quickest {
     std::string_view cell;
     Index head, rows;

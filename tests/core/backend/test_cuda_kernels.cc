@@ -113,7 +113,7 @@ TEST_P(EveryChip, ScansFitTheirPlan) {
   }
 }
 
-TEST_P(EveryChip, WalksOfSingleThreadsFit) {
+TEST_P(EveryChip, RunsOfSingleThreadsFit) {
   for (Subject& subject : subjects()) {
     if (!takes_next()) continue;
     subject.problem.algorithm = plan::ScanAlgorithm::direct;

@@ -87,7 +87,7 @@ class ScanTest : public testing::TestWithParam<std::tuple<Case, Storage>> {
     const Index row = c.packed ? 0 : b;
     return static_cast<std::size_t>(layout.offset + row * layout.row_stride + (first[b] + t) * layout.step_stride);
   }
-  /// Step t of the walk of row b, in time.
+  /// Step t of row b, in time.
   Index time(Index b, Index s) const { return c.reverse ? length[b] - 1 - s : s; }
   bool resets(Index b, Index t) const {
     return reset[static_cast<std::size_t>((c.packed ? 0 : b) * c.steps + first[b] + t)] != 0;

@@ -99,7 +99,7 @@ inline std::vector<Index> uneven_lengths(Index rows, Index steps) {
 }
 
 /// Lengths from `steps` down to 1.
-inline std::vector<Index> falling_lengths(Index rows, Index steps) {
+inline std::vector<Index> sorted_lengths(Index rows, Index steps) {
   std::vector<Index> lengths(rows, steps);
   for (Index b = 1; b < rows; ++b) lengths[b] = 1 + (steps - 1) * (rows - 1 - b) / (rows - 1);
   return lengths;
@@ -112,10 +112,10 @@ template <class Real>
 Inputs<Real> make_inputs(const Recurrent<Real>& network, const Case& c, std::uint64_t seed = 2) {
   Random random(seed);
   Inputs<Real> in{.rows = c.rows, .steps = c.steps, .layout = c.layout, .mixed = c.mixed};
-  const bool falling = c.form == RowForm::falling;
-  const std::vector<Index> lengths = falling ? falling_lengths(c.rows, c.steps) : uneven_lengths(c.rows, c.steps);
+  const bool sorted = c.form == RowForm::sorted;
+  const std::vector<Index> lengths = sorted ? sorted_lengths(c.rows, c.steps) : uneven_lengths(c.rows, c.steps);
   if (c.form == RowForm::lengths) in.lengths = lengths;
-  if (c.form == RowForm::packed || falling) {
+  if (c.form == RowForm::packed || sorted) {
     in.cu_seqlens = {0};
     for (Index length : lengths) in.cu_seqlens.push_back(in.cu_seqlens.back() + length);
   }

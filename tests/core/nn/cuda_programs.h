@@ -49,21 +49,21 @@ inline std::vector<GpuCase> gpu_cases() {
              .reset = true},
        .master = true},
       // So many units that rows that go on are given what others leave.
-      {.c = {.name = "falling",
+      {.c = {.name = "sorted",
              .input = 8,
              .hidden = 264,
              .direction = Direction::reverse,
              .rows = 64,
              .steps = 160,
-             .form = RowForm::falling,
+             .form = RowForm::sorted,
              .reset = true},
        .aligned = true},
-      {.c = {.name = "falling_states",
+      {.c = {.name = "sorted_states",
              .input = 3,
              .hidden = 257,
              .rows = 64,
              .steps = 130,
-             .form = RowForm::falling,
+             .form = RowForm::sorted,
              .state = false,
              .every_state = true},
        .master = true},
@@ -140,7 +140,7 @@ inline std::vector<GpuCase> projected_gpu_cases() {
              .direction = Direction::reverse,
              .layout = Layout::time_first,
              .gradient_clip = 0.2}},
-      {.c = {.name = "projected_falling", .hidden = 264, .rows = 64, .steps = 160, .form = RowForm::falling},
+      {.c = {.name = "projected_sorted", .hidden = 264, .rows = 64, .steps = 160, .form = RowForm::sorted},
        .aligned = true},
       {.c = {.name = "projected_states",
              .hidden = 17,
@@ -319,8 +319,8 @@ inline void CudaPrograms::check(const GpuCase& of) {
   if (host.reset) batch.reset = static_cast<const std::uint8_t*>(put_bytes(host.reset, in.reset.size()));
 
   std::vector<Index> sizes;  // rows that have each step
-  for (Index step = 0; c.form == RowForm::falling && step < in.steps; ++step) {
-    sizes.push_back(std::ranges::count_if(falling_lengths(in.rows, in.steps), [&](Index n) { return n > step; }));
+  for (Index step = 0; c.form == RowForm::sorted && step < in.steps; ++step) {
+    sizes.push_back(std::ranges::count_if(sorted_lengths(in.rows, in.steps), [&](Index n) { return n > step; }));
   }
   if (!sizes.empty()) batch.batch_sizes = sizes.data();
 
@@ -338,7 +338,7 @@ inline void CudaPrograms::check(const GpuCase& of) {
                      .steps = in.steps,
                      .positions = in.cu_seqlens.empty() ? 0 : in.cu_seqlens.back(),
                      .flags = {CallFlag::training}};
-  form.flags.set(CallFlag::sorted, c.form == RowForm::falling).set(CallFlag::lengths, !in.lengths.empty());
+  form.flags.set(CallFlag::sorted, c.form == RowForm::sorted).set(CallFlag::lengths, !in.lengths.empty());
   form.flags.set(CallFlag::reset, !in.reset.empty()).set(CallFlag::add_gradients, of.add_gradients);
   form.flags.set(CallFlag::keep_tape, of.add_gradients);
   form.x = x.strides(), form.y = y.strides(), form.dx = dx.strides(), form.dy = dy.strides();
@@ -346,7 +346,7 @@ inline void CudaPrograms::check(const GpuCase& of) {
   form.alignment = of.aligned ? 16 : static_cast<int>(size_of(type));
   const Execution execution{.device = Device::cuda()};
   const auto program = RecurrentProgram::get(spec, form, execution);
-  if (c.form == RowForm::falling && !info.scan && plan::cell_traits(cell).phases == 1) {
+  if (c.form == RowForm::sorted && !info.scan && plan::cell_traits(cell).phases == 1) {
     EXPECT_NE(program->explain().find("have plans of their own"), std::string::npos) << program->explain();
   }
   if (!of.on_hopper.empty() && cuda::Device::get(0).model().architecture() == 90) {

@@ -28,7 +28,7 @@ GpuLayerProblem layer(Storage storage, Index rows, Index steps, Index input, Ind
   return problem;
 }
 
-TEST(GpuScan, ShortSequencesAreWalkedByThreads) {
+TEST(GpuScan, ShortSequencesAreRunByThreads) {
   EXPECT_EQ(plan_gpu_scan(scan(8, 1, 64), h200()).algorithm, ScanAlgorithm::direct);
   EXPECT_EQ(plan_gpu_scan(scan(8, 16, 1000), h200()).algorithm, ScanAlgorithm::direct);
   EXPECT_EQ(plan_gpu_scan(scan(8, 4096, 1000), h200()).algorithm, ScanAlgorithm::scan);

@@ -93,7 +93,7 @@ TEST(GpuDense, CutsTheStepsOfDiagonalsWhereRowsAreFew) {
   EXPECT_EQ(plan_gpu_dense(limited, h200()).pieces, 1);
   limited.parts = 4;
   limited.algorithm = DenseAlgorithm::diagonal;
-  test::expect_error(ErrorCode::unsupported, "gradients with a limit are walked in one piece",
+  test::expect_error(ErrorCode::unsupported, "gradients with a limit run in one piece",
                      [&] { plan_gpu_dense(limited, h200()); });
   EXPECT_EQ(plan_gpu_dense(dense("lstm", Storage::bf16, 64, 4096, 1), h200()).pieces, 1);
   GpuDenseProblem wide = dense("lstm", Storage::f32, 1, 128, 2);

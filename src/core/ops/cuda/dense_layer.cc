@@ -76,7 +76,7 @@ class DenseLayerBackward final : public Executable {
   std::size_t persistent_bytes() const override { return layer_.persistent_bytes(); }
 
   void run(const Call& call, const Operands& memory) override {
-    layer_.walk(call, memory, layer_.enter(call, memory));
+    layer_.run_loop(call, memory, layer_.enter(call, memory));
     layer_.finish(call, memory);
   }
 

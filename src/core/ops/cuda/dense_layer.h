@@ -25,7 +25,7 @@ inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.
 inline cuda::DenseBatch dense_batch(const Target& target, bool time_first) {
   auto of = ops::shape_of<cuda::DenseBatch>(planned_batch(target), target.packed);
   of.time_first = time_first;
-  of.falling = target.has(CallFlag::sorted);
+  of.sorted = target.has(CallFlag::sorted);
   return of;
 }
 

@@ -13,14 +13,14 @@ DenseLayerGradients::DenseLayerGradients(const Recurrence& shape, bool wants_dx,
       input_(shape, target, true, wants_dx),
       gradients_(shape, target),
       states_(shape, target),
-      walk_(planned()),
-      recurrence_(walk_by(plan)) {
+      loop_(planned()),
+      recurrence_(loop_by(plan)) {
   if (!shape.projected) products_.emplace(gpu_of(target), products_of(target.positions()));
 }
 
-cuda::DenseBackwardExecutable DenseLayerGradients::walk_by(const std::optional<plan::GpuDensePlan>& plan) const {
-  if (plan) return {gpu_of(target_), spec(), walk_, *plan};
-  return {gpu_of(target_), spec(), walk_};
+cuda::DenseBackwardExecutable DenseLayerGradients::loop_by(const std::optional<plan::GpuDensePlan>& plan) const {
+  if (plan) return {gpu_of(target_), spec(), loop_, *plan};
+  return {gpu_of(target_), spec(), loop_};
 }
 
 const cuda::DenseBackward& DenseLayerGradients::enter(const Call& call, const Operands& memory) {
@@ -28,33 +28,33 @@ const cuda::DenseBackward& DenseLayerGradients::enter(const Call& call, const Op
   const DeviceAddress sums = scratch + gradients_place(), states = scratch + state_place();
   const DeviceAddress copies = scratch + input_place();
   const DeviceAddress x = input_.enter(call, address_of(memory, Of::x), copies).data;
-  set_rows(walk_.batch, call.batch);
-  if (tape_.split) walk_.wx.data = tape_.keeps_wx ? tape + tape_.wx : x;
-  walk_.y.data = address_of(memory, Of::y);
-  walk_.dy.data = address_of(memory, Of::dy);
-  walk_.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih), address_of(memory, Of::bias_hh)};
-  walk_.tape = tape_.at(tape);
-  walk_.dwx = makes_dx() ? input_.enter_dx(call, address_of(memory, Of::dx), copies).data : scratch;
-  walk_.drh = tape_.split ? scratch + drh_place() : 0;
-  walk_.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
+  set_rows(loop_.batch, call.batch);
+  if (tape_.split) loop_.wx.data = tape_.keeps_wx ? tape + tape_.wx : x;
+  loop_.y.data = address_of(memory, Of::y);
+  loop_.dy.data = address_of(memory, Of::dy);
+  loop_.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih), address_of(memory, Of::bias_hh)};
+  loop_.tape = tape_.at(tape);
+  loop_.dwx = makes_dx() ? input_.enter_dx(call, address_of(memory, Of::dx), copies).data : scratch;
+  loop_.drh = tape_.split ? scratch + drh_place() : 0;
+  loop_.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
                      gradients_.address(memory, 3, sums)};
-  walk_.state_in = states_.enter(call, address_of(memory, Of::state_in), states);
-  walk_.dstate_out = states_.enter(call, address_of(memory, Of::dstate_out), states + states_.scratch_bytes());
-  walk_.dstate_in = states_.place(address_of(memory, Of::dstate_in), states + 2 * states_.scratch_bytes());
-  walk_.dstates.data = address_of(memory, Of::dstates);
-  return walk_;
+  loop_.state_in = states_.enter(call, address_of(memory, Of::state_in), states);
+  loop_.dstate_out = states_.enter(call, address_of(memory, Of::dstate_out), states + states_.scratch_bytes());
+  loop_.dstate_in = states_.place(address_of(memory, Of::dstate_in), states + 2 * states_.scratch_bytes());
+  loop_.dstates.data = address_of(memory, Of::dstates);
+  return loop_;
 }
 
 void DenseLayerGradients::finish(const Call& call, const Operands& memory) const {
   const DeviceAddress scratch = address_of(memory.scratch), counters = address_of(memory.persistent);
   const DeviceAddress copies = scratch + input_place(), sums = scratch + gradients_place();
   const DeviceAddress dx = address_of(memory, Of::dx);
-  recurrence_.run_products(walk_, scratch + walk_place(), counters, stream_of(call));
+  recurrence_.run_products(loop_, scratch + loop_place(), counters, stream_of(call));
   states_.leave(call, address_of(memory, Of::dstate_in), scratch + state_place() + 2 * states_.scratch_bytes());
   if (products_) {
     cuda::GradientCall products{.x = input_.place(address_of(memory, Of::x), copies),
                                 .weight = address_of(memory, Of::weight_ih)};
-    products.dy = walk_.dwx;
+    products.dy = loop_.dwx;
     products.dweight = gradients_.address(memory, 0, sums);
     if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
     products.add_dx = shape_.add_dx;
@@ -68,23 +68,23 @@ cuda::DenseBackward DenseLayerGradients::planned() const {
   const Batch batch = planned_batch(target_);
   const DeviceAddress gradient = planned_weight(shape_, target_.master());
   const bool has_bias = shape_.bias != Bias::none, has_both = shape_.bias == Bias::both;
-  cuda::DenseBackward walk;
-  walk.batch = dense_batch(target_, input_.time_first());
+  cuda::DenseBackward loop;
+  loop.batch = dense_batch(target_, input_.time_first());
   if (tape_.split) {
-    walk.wx = tape_.keeps_wx ? gapless(planned_value, walk.batch, gates_of(shape_))
+    loop.wx = tape_.keeps_wx ? gapless(planned_value, loop.batch, gates_of(shape_))
                              : given_wx(shape_, batch, planned_sequence(shape_));
   }
-  walk.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
-  walk.dy = sequence_of(planned_sequence(shape_), dy_strides(), batch, shape_.hidden);
-  walk.weights = {planned_weight(shape_, target_.dtype), has_bias ? gradient : 0, has_both ? gradient : 0};
-  walk.tape = tape_.at(planned_value);
-  walk.dwx = makes_dx() ? static_cast<DeviceAddress>(input_.dx_alignment()) : planned_value;
-  walk.drh = tape_.split ? planned_value : 0;
-  walk.gradients = {gradient, has_bias ? gradient : 0, has_both ? gradient : 0};
-  walk.state_in = planned_value;
-  if (shape_.every_state) walk.dstates = other_states(shape_, batch, planned_value);
-  walk.clip = static_cast<float>(shape_.gradient_clip);
-  return walk;
+  loop.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
+  loop.dy = sequence_of(planned_sequence(shape_), dy_strides(), batch, shape_.hidden);
+  loop.weights = {planned_weight(shape_, target_.dtype), has_bias ? gradient : 0, has_both ? gradient : 0};
+  loop.tape = tape_.at(planned_value);
+  loop.dwx = makes_dx() ? static_cast<DeviceAddress>(input_.dx_alignment()) : planned_value;
+  loop.drh = tape_.split ? planned_value : 0;
+  loop.gradients = {gradient, has_bias ? gradient : 0, has_both ? gradient : 0};
+  loop.state_in = planned_value;
+  if (shape_.every_state) loop.dstates = other_states(shape_, batch, planned_value);
+  loop.clip = static_cast<float>(shape_.gradient_clip);
+  return loop;
 }
 
 // Products of the input's gradients. The recurrence makes those of biases, since it has their sums anyway.

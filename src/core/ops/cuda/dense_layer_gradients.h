@@ -21,7 +21,7 @@ class DenseLayerGradients {
   DenseLayerGradients(const Recurrence& shape, bool wants_dx, const Target& target,
                       const std::optional<plan::GpuDensePlan>& plan);
 
-  std::size_t scratch_bytes() const { return walk_place() + padded(recurrence_.scratch_bytes()); }
+  std::size_t scratch_bytes() const { return loop_place() + padded(recurrence_.scratch_bytes()); }
   std::size_t persistent_bytes() const {
     return recurrence_.counters_bytes() + (products_ ? padded(products_->sums_bytes()) : 0);
   }
@@ -30,10 +30,10 @@ class DenseLayerGradients {
   /// Brings operands to where they are read, and gives the pass over all steps its addresses.
   const cuda::DenseBackward& enter(const Call& call, const Operands& memory);
   /// The pass over all steps of the call that has entered.
-  const cuda::DenseBackward& whole() const { return walk_; }
-  /// `walk`: that of all steps, or of some (cuda::steps_of).
-  void walk(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const {
-    recurrence_.run_walk(walk, address_of(memory.scratch) + walk_place(), stream_of(call));
+  const cuda::DenseBackward& whole() const { return loop_; }
+  /// `loop`: that of all steps, or of some (cuda::steps_of).
+  void run_loop(const Call& call, const Operands& memory, const cuda::DenseBackward& loop) const {
+    recurrence_.run_loop(loop, address_of(memory.scratch) + loop_place(), stream_of(call));
   }
   /// Makes all gradients but those of the pass over the steps, once it is complete, and brings them to where they are
   /// wanted.
@@ -49,10 +49,10 @@ class DenseLayerGradients {
   std::size_t input_place() const { return products_place() + (products_ ? padded(products_->products_bytes()) : 0); }
   std::size_t gradients_place() const { return input_place() + input_.scratch_bytes(); }
   std::size_t state_place() const { return gradients_place() + gradients_.scratch_bytes(); }
-  std::size_t walk_place() const { return state_place() + 3 * states_.scratch_bytes(); }
+  std::size_t loop_place() const { return state_place() + 3 * states_.scratch_bytes(); }
   const SequenceStrides& dy_strides() const { return strides_or(shape_.dy_strides, shape_.y_strides); }
   cuda::DenseBackward planned() const;
-  cuda::DenseBackwardExecutable walk_by(const std::optional<plan::GpuDensePlan>& plan) const;
+  cuda::DenseBackwardExecutable loop_by(const std::optional<plan::GpuDensePlan>& plan) const;
 
   Recurrence shape_;
   Target target_;
@@ -61,7 +61,7 @@ class DenseLayerGradients {
   InputMatrix input_;
   LayerGradients gradients_;
   StateBlocks states_;
-  cuda::DenseBackward walk_;
+  cuda::DenseBackward loop_;
   cuda::DenseBackwardExecutable recurrence_;
   std::optional<cuda::GradientProducts> products_;
 };

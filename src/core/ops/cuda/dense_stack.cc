@@ -184,7 +184,7 @@ class DenseStackForward final : public Executable {
         branches_(gpu_of(target), static_cast<Index>(stack.layers.size())) {
     for (const Recurrence& layer : stack.layers) {
       layers_.push_back(std::make_unique<ChunkedLayer>(layer, target, layers_.empty(), plan, places_));
-      walked_.push_back(std::make_unique<ChunkEvents>(gpu_of(target)));
+      done_.push_back(std::make_unique<ChunkEvents>(gpu_of(target)));
       multiplied_.push_back(std::make_unique<cuda::Event>(gpu_of(target)));
     }
   }
@@ -213,8 +213,8 @@ class DenseStackForward final : public Executable {
                     .chunks = chunks_,
                     .begin = place * chunk_,
                     .steps = std::min(chunk_, target_.steps - place * chunk_)};
-    if (l > 0) walked_[l - 1]->of(number).hold_back(chunk.stream);
-    if (l > 0 && number >= 2) walked_[l]->of(number).hold_back(chunk.stream);  // which read the memory of this product
+    if (l > 0) done_[l - 1]->of(number).hold_back(chunk.stream);
+    if (l > 0 && number >= 2) done_[l]->of(number).hold_back(chunk.stream);  // which read the memory of this product
     if (l > 0 || number == 0) {
       layers_[l]->run_product(chunk);
       multiplied_[l]->record(chunk.stream);
@@ -222,7 +222,7 @@ class DenseStackForward final : public Executable {
     chunk.stream = branches_.of_recurrence(l);
     multiplied_[l]->hold_back(chunk.stream);
     layers_[l]->run_recurrence(chunk);
-    walked_[l]->of(number).record(chunk.stream);
+    done_[l]->of(number).record(chunk.stream);
   }
 
   Target target_;
@@ -231,7 +231,7 @@ class DenseStackForward final : public Executable {
   ScratchPlaces places_;
   LayerBranches branches_;
   std::vector<std::unique_ptr<ChunkedLayer>> layers_;
-  std::vector<std::unique_ptr<ChunkEvents>> walked_;      // of each layer
+  std::vector<std::unique_ptr<ChunkEvents>> done_;        // of each layer
   std::vector<std::unique_ptr<cuda::Event>> multiplied_;  // of each layer's latest product
 };
 

@@ -49,13 +49,13 @@ class ChunkedGradients {
 
   /// Begins before the first chunk. `values`: the operands of the layer's own backward pass.
   void begin(const Call& call, void* const* values, const Operands& memory) {
-    const cuda::DenseBackward& walk = gradients_.enter(call, own(values, memory));
+    const cuda::DenseBackward& loop = gradients_.enter(call, own(values, memory));
     const Index edge = shape_.reverse ? chunk_ : chunk_ - 1;  // the step whose output entered a chunk
-    const std::size_t bytes = static_cast<std::size_t>(edge * walk.y.step_stride) * size_of(target_.dtype);
-    edges_.run({.from = walk.y.data + bytes, .to = address_of(memory.scratch) + edges_place_}, stream_of(call));
+    const std::size_t bytes = static_cast<std::size_t>(edge * loop.y.step_stride) * size_of(target_.dtype);
+    edges_.run({.from = loop.y.data + bytes, .to = address_of(memory.scratch) + edges_place_}, stream_of(call));
   }
 
-  void walk(const Call& call, const Chunk& chunk, void* const* values, const Operands& memory) const {
+  void run_loop(const Call& call, const Chunk& chunk, void* const* values, const Operands& memory) const {
     cuda::DenseBackward part = cuda::steps_of(gradients_.whole(), gradients_.spec(), chunk.begin, chunk.steps);
     const DeviceAddress scratch = address_of(memory.scratch);
     const auto carry = [&](Index number) { return scratch + carry_places_[static_cast<std::size_t>(number % 2)]; };
@@ -65,7 +65,7 @@ class ChunkedGradients {
       const Index edge = shape_.reverse ? chunk.number : chunks_ - 2 - chunk.number;
       part.state_in = scratch + edges_place_ + static_cast<std::size_t>(edge) * output_bytes();
     }
-    gradients_.walk(call, own(values, memory), part);
+    gradients_.run_loop(call, own(values, memory), part);
   }
 
   void run_dx(const Call& call, const Chunk& chunk, void* const* values, const Operands& memory) const {
@@ -146,7 +146,7 @@ class DenseStackBackward final : public Executable {
     for (const Recurrence& layer : stack.layers) {
       layers_.push_back(
           std::make_unique<ChunkedGradients>(layer, layers_.empty(), wants_dx, target, plan, scratch_, persistent_));
-      walked_.push_back(std::make_unique<cuda::Event>(gpu_of(target)));
+      done_.push_back(std::make_unique<cuda::Event>(gpu_of(target)));
       multiplied_.push_back(std::make_unique<ChunkEvents>(gpu_of(target)));
     }
   }
@@ -175,10 +175,10 @@ class DenseStackBackward final : public Executable {
     on_branch.stream = branches_.of_recurrence(l);
     if (number == 0) layer.begin(on_branch, operands.values, memory);
     if (!highest) multiplied_[l + 1]->of(number).hold_back(branches_.of_recurrence(l));
-    layer.walk(on_branch, chunk, operands.values, memory);
+    layer.run_loop(on_branch, chunk, operands.values, memory);
     if (!lowest) {
-      walked_[l]->record(branches_.of_recurrence(l));
-      walked_[l]->hold_back(branches_.of_product(l));
+      done_[l]->record(branches_.of_recurrence(l));
+      done_[l]->hold_back(branches_.of_product(l));
       Call of_product = call;
       of_product.stream = branches_.of_product(l);
       layer.run_dx(of_product, chunk, operands.values, memory);
@@ -192,7 +192,7 @@ class DenseStackBackward final : public Executable {
   ScratchPlaces scratch_, persistent_;
   LayerBranches branches_;
   std::vector<std::unique_ptr<ChunkedGradients>> layers_;
-  std::vector<std::unique_ptr<cuda::Event>> walked_;      // of each layer's latest chunk
+  std::vector<std::unique_ptr<cuda::Event>> done_;        // of each layer's latest chunk
   std::vector<std::unique_ptr<ChunkEvents>> multiplied_;  // of the gradients of each layer's inputs
 };
 

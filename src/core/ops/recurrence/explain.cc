@@ -78,7 +78,7 @@ plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, cons
   problem.hidden = shape.hidden, problem.heads = shape.heads;
   problem.backward = backward;
   problem.training = target.has(CallFlag::training) && !backward;
-  problem.ragged = target.has(CallFlag::lengths) || target.packed > 0, problem.falling = target.has(CallFlag::sorted);
+  problem.ragged = target.has(CallFlag::lengths) || target.packed > 0, problem.sorted = target.has(CallFlag::sorted);
   problem.reset = target.has(CallFlag::reset), problem.reverse = shape.reverse;
   problem.every_state = shape.every_state;
   problem.exact = target.execution.exact && !backward;

@@ -25,9 +25,9 @@ class StepWork {
     cell_ = static_cast<double>(problem.hidden) * cpu.costs.multiply_adds / cpu.costs.gates;
     const Index lanes = cpu.vector_bytes / static_cast<Index>(sizeof(float));
     const bool narrow = has_narrow_heads(problem.hidden, problem.heads, lanes);
-    const Index walked = narrow ? problem.hidden : head_size;
-    blocks_of_head_ = narrow ? 1 : (walked + kFewestUnits - 1) / kFewestUnits;
-    blocks_ = (walked + kFewestUnits - 1) / kFewestUnits * (narrow ? 1 : problem.heads);
+    const Index shared = narrow ? problem.hidden : head_size;
+    blocks_of_head_ = narrow ? 1 : (shared + kFewestUnits - 1) / kFewestUnits;
+    blocks_ = (shared + kFewestUnits - 1) / kFewestUnits * (narrow ? 1 : problem.heads);
   }
 
   /// Returns whether threads that share units need not wait for each other.

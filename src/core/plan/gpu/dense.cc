@@ -118,8 +118,7 @@ std::string GpuDensePlan::explain() const {
   if (algorithm == DenseAlgorithm::diagonal) {
     const std::string cut = pieces == 1 ? std::string("all steps of a unit")
                                         : fmt::format("one of {} pieces of the steps of a unit", pieces);
-    return fmt::format("diagonal: {} of {} threads; a thread walks {}; {}", counted(grid, "block"), threads(), cut,
-                       why);
+    return fmt::format("diagonal: {} of {} threads; a thread runs {}; {}", counted(grid, "block"), threads(), cut, why);
   }
   if (algorithm == DenseAlgorithm::cluster || algorithm == DenseAlgorithm::chip) {
     const std::string of_blocks = cluster == 1
@@ -149,9 +148,9 @@ std::string GpuDensePlan::explain() const {
                      counted(slots, "row"), held(*this), why);
 }
 
-std::string time_of_teams(double step_nanoseconds, Index walks) {
-  return fmt::format("a step takes about {:.0f} ns, and teams walk all steps {}", step_nanoseconds,
-                     walks == 1 ? "once" : fmt::format("{} times", walks));
+std::string time_of_teams(double step_nanoseconds, Index runs) {
+  return fmt::format("a step takes about {:.0f} ns, and teams run all steps {}", step_nanoseconds,
+                     runs == 1 ? "once" : fmt::format("{} times", runs));
 }
 
 bool takes_the_chip(const GpuDensePlan& plan) {
@@ -179,7 +178,7 @@ GpuDensePlan exact_plan(const GpuDenseProblem& problem, const GpuModel& gpu) {
   same.rows = rows, same.steps = steps;
   same.training = same.ragged = same.reset = true;
   same.every_state = cell_traits(problem.cell).states() > 1;
-  same.falling = false, same.parts = problem.head_size() == 1 ? 1 : problem.parts;
+  same.sorted = false, same.parts = problem.head_size() == 1 ? 1 : problem.parts;
   const DenseAlgorithm algorithm =
       problem.algorithm != DenseAlgorithm::automatic ? problem.algorithm : plan_quickest(same, gpu).algorithm;
   GpuDenseProblem asked = problem;

@@ -33,7 +33,7 @@ struct GpuDenseProblem {
   bool backward = false;
   bool training = false;  ///< Forward: a tape is written for the backward pass.
   bool ragged = false;    ///< Rows have different lengths.
-  bool falling = false;   ///< Rows are sorted by falling length, and the host knows the number of rows of each step.
+  bool sorted = false;    ///< Rows are sorted by decreasing length, and the host knows the number of rows of each step.
   bool reset = false;
   bool every_state = false;  ///< Forward: all states except h are written at each step; backward: they have gradients.
   bool clipped = false;      ///< Backward: the gradient from step to step is limited.
@@ -79,7 +79,7 @@ struct GpuDensePlan {
   bool direct = false;  ///< Chip: exchanged values go directly to registers, not through shared memory.
   Index exchange = 0;   ///< Chip: bytes of memory through which the teams of a launch exchange the state.
   int octets = 0;       ///< Cluster, chip: groups of eight units per block.
-  int depth = 1;        ///< Warpgroup: slices of 64 units that are loaded at once.
+  int depth = 1;        ///< Warpgroup: chunks of 64 units that are loaded at once.
   int shares = 0;  ///< Warpgroup: blocks that share the sums of 128 rows of the matrix; 0: a block has 64 rows alone.
   int kept = 0, streamed = 0;  ///< Warpgroup: loads with R in shared memory, and those whose R is read at every step.
   int groups = 1;    ///< Cluster, chip: groups of warps that share these units; chip: in all blocks of the cluster.
@@ -97,10 +97,10 @@ struct GpuDensePlan {
 /// Returns whether all blocks of a launch run at the same time and wait for each other.
 bool takes_the_chip(const GpuDensePlan& plan);
 
-/// DenseAlgorithm::diagonal: most walks of all pieces by Newton's iteration. Chains that have not joined then are
-/// walked as a whole. Trained cells join at the second or third walk, and a walk of chains that have joined ends at
-/// once.
-inline constexpr int diagonal_walks = 5;
+/// DenseAlgorithm::diagonal: most iterations over all pieces by Newton's iteration. Chains that have not joined then
+/// are run as a whole. Trained cells join at the second or third iteration, and an iteration over chains that have
+/// joined ends at once.
+inline constexpr int diagonal_iterations = 5;
 
 /// DenseAlgorithm::diagonal: returns the number of pieces that the thread which joins them reads ahead.
 int diagonal_batch(Index states);

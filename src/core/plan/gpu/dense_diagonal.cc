@@ -32,7 +32,7 @@ Bytes bytes_of(const GpuDenseProblem& problem) {
 }
 
 /// Returns the microseconds of one pass over all pieces.
-double walk_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index pieces, double bytes, bool slopes) {
+double pass_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index pieces, double bytes, bool slopes) {
   const GpuCosts& cost = gpu.costs;
   const CellTraits& cell = cell_traits(problem.cell);
   const Index at_once = kThreadsAtOnce * gpu.multiprocessors, piece_steps = (problem.steps + pieces - 1) / pieces;
@@ -48,13 +48,13 @@ double walk_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index piec
 double diagonal_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index pieces) {
   const GpuCosts& cost = gpu.costs;
   const Bytes bytes = bytes_of(problem);
-  if (pieces == 1) return cost.common.launch + walk_time(problem, gpu, 1, bytes.read + bytes.written, false);
+  if (pieces == 1) return cost.common.launch + pass_time(problem, gpu, 1, bytes.read + bytes.written, false);
   // Forward: a pass from guesses, then one from its results. Backward: a pass for the effects of pieces.
-  const double first = walk_time(problem, gpu, pieces, bytes.read, true);
-  const double second = walk_time(problem, gpu, pieces, bytes.read + bytes.written, !problem.backward);
+  const double first = pass_time(problem, gpu, pieces, bytes.read, true);
+  const double second = pass_time(problem, gpu, pieces, bytes.read + bytes.written, !problem.backward);
   const double batches = std::ceil(static_cast<double>(pieces) / diagonal_batch(cell_traits(problem.cell).states()));
   const double joins = cost.diagonal.join * batches * (problem.backward ? 1 : 2) / 1000;
-  const double launches = problem.backward ? 3 : 2 * diagonal_walks + 1;
+  const double launches = problem.backward ? 3 : 2 * diagonal_iterations + 1;
   return first + second + joins + launches * cost.common.launch;
 }
 
@@ -84,7 +84,7 @@ GpuDensePlan diagonal_plan(const GpuDenseProblem& problem, const GpuModel& gpu, 
              : pieces == 1      ? "no cut of the steps would be quicker"
              : problem.backward
                  ? "pieces are joined by their linear effects"
-                 : fmt::format("Newton's iteration joins the pieces, in {} walks at most", diagonal_walks);
+                 : fmt::format("Newton's method joins the pieces in at most {} iterations", diagonal_iterations);
   return plan;
 }
 
@@ -106,7 +106,7 @@ DenseRule dense_diagonal_rule(const GpuDenseProblem& problem, const GpuModel& gp
     m.require("a piece has steps enough", pieces * kFewestPieceSteps <= std::max(problem.steps, kFewestPieceSteps));
   }
   // With a limit, the gradient is not linear in the gradient that enters a piece.
-  if (problem.clipped) m.require("gradients with a limit are walked in one piece", pieces == csp::Integer{1});
+  if (problem.clipped) m.require("gradients with a limit run in one piece", pieces == csp::Integer{1});
   m.require("one launch numbers the threads", pieces * csp::Integer{problem.rows * problem.hidden} <= most_threads);
   rule.plan_of = [=](const csp::Solution& solution) { return diagonal_plan(problem, gpu, solution.values()[0]); };
   m.minimise([=](const csp::Solution& solution) { return diagonal_time(problem, gpu, solution[pieces]); });

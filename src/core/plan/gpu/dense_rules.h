@@ -11,8 +11,8 @@ using DenseRule = Rule<GpuDensePlan>;
 /// it can.
 std::string means_refusal(const GpuDenseProblem& problem);
 
-/// Returns "a step takes about 2720 ns, and teams walk all steps once".
-std::string time_of_teams(double step_nanoseconds, Index walks);
+/// Returns "a step takes about 2720 ns, and teams run all steps once".
+std::string time_of_teams(double step_nanoseconds, Index runs);
 
 // Rules for recurrences of dense cells, one file each. A plan reads the values of a solution in the order of the
 // variables, so that a rule for one batch takes the solution of a rule for another (exact mode).

@@ -99,17 +99,17 @@ void fill_wide(TeamShape& shape, Index block_bytes) {
   }
 }
 
-/// Backward passes that stream nothing take items of one slice: the first of them arrives sooner. Others take two, and
+/// Backward passes that stream nothing take items of one chunk: the first of them arrives sooner. Others take two, and
 /// wait for half as many.
 WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
   WarpgroupCandidate c;
-  if (shape.units % shape.group_units() != 0 || shape.all_slices() % shape.shares != 0 ||
+  if (shape.units % shape.group_units() != 0 || shape.all_chunks() % shape.shares != 0 ||
       shape.rows % (8 * shape.shares) != 0 || (shape.backward && shape.shares == 1) ||
       (shape.shares > 1 && shape.portions > 2)) {
     return c;
   }
   for (shape.depth = shape.backward ? 1 : 2; shape.depth <= 2; ++shape.depth) {
-    if (shape.slices() % shape.depth != 0 || shape.items() > kMostItemsOfWide) continue;
+    if (shape.chunks() % shape.depth != 0 || shape.items() > kMostItemsOfWide) continue;
     fill_wide(shape, gpu.block_bytes);
     if (shape.kept >= 0 && (shape.streamed == 0 || shape.depth == 2)) break;
   }
@@ -149,7 +149,7 @@ void widen(TeamShape& shape, Index block_bytes) {
 WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
   shape.depth = 4;
   while (shape.depth > 1 &&
-         (shape.slices() % (shape.depth * TeamShape::parts) != 0 || shape.item_bytes() > kMostItemBytes)) {
+         (shape.chunks() % (shape.depth * TeamShape::parts) != 0 || shape.item_bytes() > kMostItemBytes)) {
     shape.depth /= 2;
   }
   fill_narrow(shape, kMostWarpgroupRegisters, gpu.block_bytes);
@@ -163,7 +163,7 @@ WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
   widen(shape, gpu.block_bytes);
   WarpgroupCandidate c;
   c.shape = shape;
-  const bool alike = !shape.backward || shape.gates * shape.units % (4 * TeamShape::slice_units) == 0;
+  const bool alike = !shape.backward || shape.gates * shape.units % (4 * TeamShape::chunk_units) == 0;
   c.fits = alike && shape.registers() - 4 * shape.terms() * shape.resident <= kMostWarpgroupRegisters &&
            shape.items() <= kMostItems && shape.shared_bytes() <= gpu.block_bytes &&
            shape.stages >= std::min(kLeastStages, shape.own_items()) &&
@@ -198,7 +198,7 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
 double wide_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
   constexpr double exchange = 2500, row_of_backward = 30, portion = 700, value = 0.055, value_of_floats = 0.085;
-  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units * shape.terms();
+  const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms();
   const double streamed = static_cast<double>(c.teams * shape.blocks()) * TeamShape::parts * shape.streamed *
                           static_cast<double>(shape.matrix_item_bytes());
   return exchange + (shape.backward ? row_of_backward * shape.rows : 0) +
@@ -210,8 +210,8 @@ double warpgroup_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
   if (shape.wide()) return wide_step_time(c);
   const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
-  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units * shape.terms();
-  const double columns = shape.terms() > 1 ? shape.slices() * TeamShape::slice_units : 0;
+  const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms();
+  const double columns = shape.terms() > 1 ? shape.chunks() * TeamShape::chunk_units : 0;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
   const double portion = cost.portion + cost.row * shape.rows + columns * cost.column +
                          values * (cost.value + cost.shared_row * shape.rows * from_shared);
@@ -246,7 +246,7 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandi
 std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const CellTraits& cell = cell_traits(problem.cell);
   constexpr int hopper = 90, word = 4;
-  constexpr Index most = kMostItemsOfWide * TeamShape::slice_units;
+  constexpr Index most = kMostItemsOfWide * TeamShape::chunk_units;
   if (gpu.architecture() != hopper) {
     return fmt::format("warpgroups multiply on chips of sm_{}, and {} is of sm_{}", hopper, gpu.name,
                        gpu.architecture());

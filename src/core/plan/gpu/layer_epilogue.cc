@@ -25,9 +25,9 @@ double epilogue_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, co
   const GpuCosts& costs = gpu.costs;
   const Index stages = (problem.input + plan.stage_inputs - 1) / plan.stage_inputs;
   const double products = kTileSteps * columns_of(plan, problem) * static_cast<double>(stages * plan.stage_inputs);
-  const double walk = costs.epilogue.step * plan.steps * plan.vector * problem.scan.gates;
+  const double scan = costs.epilogue.step * plan.steps * plan.vector * problem.scan.gates;
   const double of_tile =
-      std::max(products / costs.epilogue.products + costs.epilogue.tile + costs.epilogue.share * walk, walk);
+      std::max(products / costs.epilogue.products + costs.epilogue.tile + costs.epilogue.share * scan, scan);
   const auto waves = static_cast<double>((plan.tiles + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const double written =
       problem.keep_gates ? recurrence_bytes(problem.scan) : recurrence_bytes(problem.scan) / (problem.scan.gates + 1);
@@ -36,7 +36,7 @@ double epilogue_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, co
   const bool waits = plan.chunks(problem.scan.steps) > 1;
   const double waiting = waits ? 2 * costs.scan.look_back * std::max(0.0, 1 - chains / gpu.multiprocessors) : 0;
   return costs.common.launch + costs.epilogue.launch + waiting +
-         std::max((waves * of_tile + walk) / costs.common.clock, written / costs.common.bytes);
+         std::max((waves * of_tile + scan) / costs.common.clock, written / costs.common.bytes);
 }
 
 GpuScanPlan epilogue_shape(const GpuLayerProblem& problem, const GpuModel& gpu, csp::Integer stage_inputs,

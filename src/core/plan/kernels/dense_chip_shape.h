@@ -9,7 +9,7 @@
 ///
 /// Warps are `groups` x `parts`: a group has some of the CTA's rows of R, a part some of the terms of their sums. The
 /// operand of R comes from the L2 cache through shared memory, for all groups. In *direct* mode it goes to the
-/// registers of each group's warps, in *quads* of four pieces: 16 bytes of one row per thread, two k-tiles.
+/// registers of each group's warps, in pairs of k-tiles: four pieces, 16 bytes of one row per thread.
 struct ChipShape : ClusterShape {
   int clusters;
   bool direct;
@@ -42,26 +42,28 @@ struct ChipShape : ClusterShape {
     return sent_values(backward) * gathered_blocks() * pieces();
   }
   PENSTOCK_LAYOUT int chip_tiles_k(bool backward) const {
-    return direct ? 2 * quads(backward) : (gathered_pieces(backward) + 2 * parts - 1) / (2 * parts);
+    return direct ? 2 * tile_pairs(backward) : (gathered_pieces(backward) + 2 * parts - 1) / (2 * parts);
   }
   PENSTOCK_LAYOUT int operand_bytes(bool backward) const {
     return direct ? 0 : 2 * parts * chip_tiles_k(backward) * rows * 16;
   }
-  /// Quads of one part.
-  PENSTOCK_LAYOUT int quads(bool backward) const { return (gathered_pieces(backward) + 4 * parts - 1) / (4 * parts); }
-  /// Returns whether a thread loads all its quads at once. If there are too many, it loads the next ones while it
+  /// Pairs of k-tiles of one part.
+  PENSTOCK_LAYOUT int tile_pairs(bool backward) const {
+    return (gathered_pieces(backward) + 4 * parts - 1) / (4 * parts);
+  }
+  /// Returns whether a thread loads all its pairs at once. If there are too many, it loads the next ones while it
   /// multiplies by the previous ones.
-  PENSTOCK_LAYOUT bool one_request(bool backward) const { return quads(backward) * tiles_n() <= 8; }
-  PENSTOCK_LAYOUT int quads_at_once(bool backward) const {
-    return one_request(backward) ? quads(backward) : tiles_n() < 4 ? 4 / tiles_n() : 1;
+  PENSTOCK_LAYOUT bool one_request(bool backward) const { return tile_pairs(backward) * tiles_n() <= 8; }
+  PENSTOCK_LAYOUT int pairs_at_once(bool backward) const {
+    return one_request(backward) ? tile_pairs(backward) : tiles_n() < 4 ? 4 / tiles_n() : 1;
   }
   PENSTOCK_LAYOUT int requests(bool backward) const {
-    return (quads(backward) + quads_at_once(backward) - 1) / quads_at_once(backward);
+    return (tile_pairs(backward) + pairs_at_once(backward) - 1) / pairs_at_once(backward);
   }
   /// Registers of a multiplying thread for the operand; in direct mode also for the values being loaded.
   PENSTOCK_LAYOUT int operand_registers(bool backward) const {
     if (!direct) return 4 * tiles_n();
-    return (one_request(backward) ? 4 : 8) * quads_at_once(backward) * tiles_n();
+    return (one_request(backward) ? 4 : 8) * pairs_at_once(backward) * tiles_n();
   }
   PENSTOCK_LAYOUT int sums_floats(bool backward) const {
     return sources() * blocks * summed_values(backward) * block_floats();

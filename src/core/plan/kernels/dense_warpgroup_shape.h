@@ -25,8 +25,8 @@
 /// They exchange their sums through the L2 cache, and each applies the cell to a part of the portion's rows. What of R
 /// fits neither registers nor shared memory is `streamed`: it is read from memory in every turn.
 ///
-/// Operands are exchanged through the L2 cache, in *slices* of 64 columns of all rows of a portion in the layout of the
-/// tensor cores (MatrixOfColumns). An item is `depth` slices of each term, one copy.
+/// Operands are exchanged through the L2 cache, in *chunks* of 64 columns of all rows of a portion in the layout of the
+/// tensor cores (MatrixOfColumns). An item is `depth` chunks of each term, one copy.
 ///
 /// Factors of products are halves. A float is the sum of two halves, a high and a low *term*: three products of terms
 /// have the precision of floats.
@@ -45,12 +45,12 @@ struct WarpgroupShape {
   int bytes;           // of a value in memory
 
   static constexpr int parts = 2;  // multiplying warpgroups
-  static constexpr int threads = 384, slice_units = 64, tile_rows = 64;
+  static constexpr int threads = 384, chunk_units = 64, tile_rows = 64;
   static constexpr int usual_registers = 184;  // registers() beyond which the other threads have fewer
   /// Returns the units of a head, at least `units`, that both warpgroups share evenly; backward, whose summed axis is
   /// that of all gates, also those of an odd number of gates.
   PENSTOCK_LAYOUT static int padded(int units, bool backward, int gates) {
-    const int even = parts * slice_units * (backward && gates % 2 != 0 ? 2 : 1);
+    const int even = parts * chunk_units * (backward && gates % 2 != 0 ? 2 : 1);
     return (units + even - 1) / even * even;
   }
   PENSTOCK_LAYOUT int terms() const { return bytes == 4 ? 2 : 1; }
@@ -71,22 +71,22 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int input_stages() const { return backward ? 1 : 2; }
   PENSTOCK_LAYOUT int blocks() const { return units / group_units() * sharing(); }
   PENSTOCK_LAYOUT int team_rows() const { return rows * portions; }
-  /// Slices of all exchanged values, and of the operand of one block.
-  PENSTOCK_LAYOUT int all_slices() const { return (backward ? gates : 1) * units / slice_units; }
-  PENSTOCK_LAYOUT int slices() const { return all_slices() / sharing(); }
-  PENSTOCK_LAYOUT int items() const { return slices() / depth; }
+  /// Chunks of all exchanged values, and of the operand of one block.
+  PENSTOCK_LAYOUT int all_chunks() const { return (backward ? gates : 1) * units / chunk_units; }
+  PENSTOCK_LAYOUT int chunks() const { return all_chunks() / sharing(); }
+  PENSTOCK_LAYOUT int items() const { return chunks() / depth; }
   PENSTOCK_LAYOUT int all_items() const { return items() * sharing(); }
   PENSTOCK_LAYOUT int own_items() const { return items() / item_parts(); }
   PENSTOCK_LAYOUT int steps_of_item() const { return 4 * depth; }
   PENSTOCK_LAYOUT int own_steps() const { return own_items() * steps_of_item(); }
   PENSTOCK_LAYOUT int resident_items() const { return resident / steps_of_item(); }
-  PENSTOCK_LAYOUT int slice_bytes() const { return rows * 128; }
-  PENSTOCK_LAYOUT int term_bytes() const { return depth * slice_bytes(); }
+  PENSTOCK_LAYOUT int chunk_bytes() const { return rows * 128; }
+  PENSTOCK_LAYOUT int term_bytes() const { return depth * chunk_bytes(); }
   PENSTOCK_LAYOUT int item_bytes() const { return terms() * term_bytes(); }
-  /// Offset of a slice's first term among the exchanged values of a portion.
-  PENSTOCK_LAYOUT int slice_at(int slice) const { return slice / depth * item_bytes() + slice % depth * slice_bytes(); }
+  /// Offset of a chunk's first term among the exchanged values of a portion.
+  PENSTOCK_LAYOUT int chunk_at(int chunk) const { return chunk / depth * item_bytes() + chunk % depth * chunk_bytes(); }
   PENSTOCK_LAYOUT int bytes_under_way() const { return item_parts() * stages * item_bytes(); }
-  PENSTOCK_LAYOUT int portion_bytes() const { return terms() * all_slices() * slice_bytes(); }
+  PENSTOCK_LAYOUT int portion_bytes() const { return terms() * all_chunks() * chunk_bytes(); }
   /// Bytes of the L2 cache for a team: two exchange buffers used in turn, and for each item a count of the blocks that
   /// have sent it.
   static constexpr int count_bytes = 128;
@@ -103,7 +103,7 @@ struct WarpgroupShape {
   }
   /// Contributions to an item: of each block at most one.
   PENSTOCK_LAYOUT int blocks_of_item() const {
-    const int groups = depth * slice_units / group_units();
+    const int groups = depth * chunk_units / group_units();
     return (groups > 0 ? groups : 1) * (wide() ? shares : cluster());
   }
 
@@ -116,9 +116,9 @@ struct WarpgroupShape {
     return 4 * terms() * resident + rows / 2 + own_tiles() * (tile_cells() * portions * states + (shares > 1 ? 6 : 2));
   }
 
-  /// Bytes of a slice of the tile of R.
-  static constexpr int matrix_slice_bytes = tile_rows * 128;
-  PENSTOCK_LAYOUT int matrix_term_bytes() const { return depth * matrix_slice_bytes; }
+  /// Bytes of a chunk of the tile of R.
+  static constexpr int matrix_chunk_bytes = tile_rows * 128;
+  PENSTOCK_LAYOUT int matrix_term_bytes() const { return depth * matrix_chunk_bytes; }
   PENSTOCK_LAYOUT int matrix_item_bytes() const { return terms() * matrix_term_bytes(); }
   /// Places among a warpgroup's items of those that registers hold, that shared memory keeps, and that are streamed:
   /// the latter take turns with the others, so that memory is read all the time.

@@ -31,7 +31,7 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
     diagonal_.emplace(device, problem_, plan_);
     return;
   } else {
-    walks_.emplace(device, problem_, plan_, spec_.stage_rows);
+    loops_.emplace(device, problem_, plan_, spec_.stage_rows);
   }
   const Index size = plan::size_of(spec.storage);
   if (wants_weight_) {
@@ -60,8 +60,8 @@ std::size_t DenseBackwardExecutable::dlearnt_bytes() const {
   return padded(static_cast<std::size_t>(values) * sizeof(float));
 }
 
-std::size_t DenseBackwardExecutable::walk_bytes() const {
-  return steps_ ? steps_->workspace_bytes() : diagonal_ ? diagonal_->workspace_bytes() : walks_->workspace_bytes();
+std::size_t DenseBackwardExecutable::loop_bytes() const {
+  return steps_ ? steps_->workspace_bytes() : diagonal_ ? diagonal_->workspace_bytes() : loops_->workspace_bytes();
 }
 
 DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
@@ -70,8 +70,8 @@ DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
   at.dlearnt = order_.workspace_bytes();
   at.entering = at.dlearnt + dlearnt_bytes();
   at.operand = at.entering + (gradient_ ? matrix : 0);
-  at.walk = at.operand + (two_phases_ && !diagonal_ ? matrix : 0);
-  at.products = at.walk + walk_bytes();
+  at.loop = at.operand + (two_phases_ && !diagonal_ ? matrix : 0);
+  at.products = at.loop + loop_bytes();
   at.counters = at.products + (gradient_ ? gradient_->workspace_bytes() : 0);
   return at;
 }
@@ -86,15 +86,15 @@ std::size_t DenseBackwardExecutable::counters_bytes() const {
   return bias_counters_bytes() + (learnt_sums_ ? padded(learnt_sums_->workspace_bytes()) : 0);
 }
 
-void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
+void DenseBackwardExecutable::run_loop(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const plan::GpuDenseProblem problem = problem_of(call, spec_);
   const DenseBatch& batch = call.batch;
   const bool whole = batch.tape_steps == 0;
   require(whole || plan_.algorithm == plan::DenseAlgorithm::head || plan_.algorithm == plan::DenseAlgorithm::cluster,
-          "some steps of many are walked by heads or clusters, not by {}", plan::to_string(plan_.algorithm));
+          "some steps of many are run by heads or clusters, not by {}", plan::to_string(plan_.algorithm));
   require(problem.rows == problem_.rows && (whole ? batch.positions() : batch.rows * batch.tape_steps) == positions_ &&
               problem.alignment >= problem_.alignment && problem.ragged == problem_.ragged &&
-              problem.falling == problem_.falling && problem.reset == problem_.reset &&
+              problem.sorted == problem_.sorted && problem.reset == problem_.reset &&
               (problem_.every_state || !problem.every_state) && problem.clipped == problem_.clipped,
           "the call must have the {} rows, {} positions and alignment of {} bytes that were prepared, and lengths, "
           "resets, gradients of every state and a limit of gradients or none as there",
@@ -119,7 +119,7 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   arguments.bias_ih = device_pointer<const float>(call.weights.bias_ih);
   arguments.learnt = device_pointer<const float>(learnt_of(call.weights, spec_.cell, spec_.hidden));
   if (learnt_sums_) {
-    // Walks over some of the steps add to what those before them have left.
+    // Loops over some of the steps add to what those before them have left.
     const bool first =
         whole || (spec_.reverse ? batch.tape_begin == 0 : batch.tape_begin + batch.steps == batch.tape_steps);
     const DeviceAddress dlearnt = workspace + places().dlearnt;
@@ -133,10 +133,10 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   arguments.clip = call.clip;
   arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
-  const DeviceAddress walk = workspace + places().walk;
-  if (steps_) return steps_->run(arguments, problem.steps, walk, stream);
-  if (diagonal_) return diagonal_->run(arguments, call.gradients, problem.steps, walk, stream);
-  walks_->run(arguments, batch, walk, stream);
+  const DeviceAddress loop = workspace + places().loop;
+  if (steps_) return steps_->run(arguments, problem.steps, loop, stream);
+  if (diagonal_) return diagonal_->run(arguments, call.gradients, problem.steps, loop, stream);
+  loops_->run(arguments, batch, loop, stream);
 }
 
 void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAddress sums, StreamHandle stream) const {
@@ -154,7 +154,7 @@ void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAdd
 
 void DenseBackwardExecutable::run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock dense backward");
-  run_walk(call, workspace, stream);
+  run_loop(call, workspace, stream);
   run_products(call, workspace, workspace + scratch_bytes(), stream);
 }
 

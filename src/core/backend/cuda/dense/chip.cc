@@ -10,19 +10,16 @@ namespace penstock::cuda {
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
 KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
-  KernelSource source = pass_source(problem, plan, "chip", cluster_constants(problem, plan));
-  source.constants.emplace_back("constexpr int kClusters", plan.clusters);
-  source.constants.emplace_back("constexpr bool kDirect", plan.direct);
-  return source;
+  return pass_source(problem, plan, "chip", cluster_pass(problem, plan));
 }
 
-ChipWalk::ChipWalk(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
+ChipLoop::ChipLoop(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
     : plan_(plan), items_(problem.heads * plan.slices), kernel_(&Kernel::load(device, dense_source(problem, plan))) {}
 
-std::size_t ChipWalk::workspace_bytes() const { return padded(static_cast<std::size_t>(plan_.exchange)); }
+std::size_t ChipLoop::workspace_bytes() const { return padded(static_cast<std::size_t>(plan_.exchange)); }
 
 template <class Arguments, class Call>
-void ChipWalk::run_all(const Call& call, DeviceAddress workspace, StreamHandle stream) const {
+void ChipLoop::run_all(const Call& call, DeviceAddress workspace, StreamHandle stream) const {
   // Pieces that have not been sent, or counts of what has been.
   const unsigned char nothing = plan_.algorithm == plan::DenseAlgorithm::chip ? 0xff : 0;
   Arguments arguments{};
@@ -39,11 +36,11 @@ void ChipWalk::run_all(const Call& call, DeviceAddress workspace, StreamHandle s
   }
 }
 
-void ChipWalk::run(const DenseForwardArguments& call, DeviceAddress workspace, StreamHandle stream) const {
+void ChipLoop::run(const DenseForwardArguments& call, DeviceAddress workspace, StreamHandle stream) const {
   run_all<DenseChipForwardArguments>(call, workspace, stream);
 }
 
-void ChipWalk::run(const DenseBackwardArguments& call, DeviceAddress workspace, StreamHandle stream) const {
+void ChipLoop::run(const DenseBackwardArguments& call, DeviceAddress workspace, StreamHandle stream) const {
   run_all<DenseChipBackwardArguments>(call, workspace, stream);
 }
 

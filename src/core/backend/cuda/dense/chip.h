@@ -10,9 +10,9 @@ namespace penstock::cuda {
 KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan);
 
 /// One pass, its heads and slices of rows in as many launches as they take.
-class ChipWalk {
+class ChipLoop {
  public:
-  ChipWalk(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan);
+  ChipLoop(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan);
   std::size_t workspace_bytes() const;
   void run(const fill::DenseForwardArguments& call, DeviceAddress workspace, StreamHandle stream) const;
   void run(const fill::DenseBackwardArguments& call, DeviceAddress workspace, StreamHandle stream) const;

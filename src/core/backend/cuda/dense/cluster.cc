@@ -2,24 +2,24 @@
 
 namespace penstock::cuda {
 
-std::vector<Constant> cluster_constants(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
-  return {{"constexpr int kHead", problem.head_size()},
-          {"constexpr int kAccess", problem.alignment},
-          {"constexpr int kCluster", plan.cluster},
-          {"constexpr int kBlocks", plan.octets},
-          {"constexpr int kRows", plan.slots},
-          {"constexpr int kGroups", plan.groups},
-          {"constexpr int kParts", plan.parts},
-          {"constexpr int kResident", plan.resident},
-          {"constexpr int kStages", plan.stages},
-          {"constexpr bool kTraining", problem.training},
-          {"constexpr bool kEveryState", problem.every_state},
-          {"constexpr int kSharedBytes", plan.shared},
-          {"constexpr int kLeftOut", plan.left_out}};
+Constant cluster_pass(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
+  const given::ClusterPass pass = {.all = dense_pass(problem),
+                                   .held = held_matrix(problem, plan),
+                                   .cluster = plan.cluster,
+                                   .blocks = plan.octets,
+                                   .rows = plan.slots,
+                                   .groups = plan.groups,
+                                   .parts = plan.parts,
+                                   .resident = plan.resident,
+                                   .stages = plan.stages,
+                                   .left_out = plan.left_out,
+                                   .clusters = plan.clusters,
+                                   .direct = plan.direct};
+  return pass_constant("ClusterPass", pass);
 }
 
 KernelSource dense_cluster_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
-  return pass_source(problem, plan, "cluster", cluster_constants(problem, plan));
+  return pass_source(problem, plan, "cluster", cluster_pass(problem, plan));
 }
 
 }  // namespace penstock::cuda

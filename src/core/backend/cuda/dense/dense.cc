@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <iterator>
 
 #include "base/check.h"
 
@@ -60,7 +59,7 @@ plan::GpuDenseProblem problem_of(const DenseSpec& spec, const DenseBatch& batch)
   problem.hidden = spec.hidden;
   problem.heads = spec.heads;
   problem.ragged = batch.ragged();
-  problem.falling = batch.falling;
+  problem.sorted = batch.sorted;
   problem.reset = batch.reset != 0;
   problem.reverse = spec.reverse;
   problem.algorithm = spec.algorithm;
@@ -167,19 +166,29 @@ DeviceAddress learnt_of(const DenseWeights& weights, const std::string& cell, In
   return weights.bias_ih + static_cast<DeviceAddress>(traits.gates() * hidden) * sizeof(float);
 }
 
+given::DensePass dense_pass(const plan::GpuDenseProblem& problem) {
+  return {.tanh_unit = problem.storage == plan::Storage::bf16,
+          .descending = problem.reverse,
+          .reset = problem.reset,
+          .clip = problem.clipped};
+}
+
+given::HeldMatrix held_matrix(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
+  return {.head = static_cast<int>(problem.head_size()),
+          .access = problem.alignment,
+          .training = problem.training,
+          .every_state = problem.every_state,
+          .shared_bytes = static_cast<int>(plan.shared)};
+}
+
 KernelSource pass_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
-                         const std::string& algorithm, std::vector<Constant> own) {
+                         const std::string& algorithm, Constant pass) {
   KernelSource source;
   const auto first = static_cast<char>(std::toupper(static_cast<unsigned char>(algorithm[0])));
   source.entry = fmt::format("Dense{}{}{}", first, algorithm.substr(1), problem.backward ? "Backward" : "Forward");
   source.file =
       fmt::format("backend/cuda/kernels/dense/{}_{}.cuh", algorithm, problem.backward ? "backward" : "forward");
-  source.constants = {{"using Storage", storage_type(problem.storage)},
-                      {"constexpr bool kTanhUnit", problem.storage == plan::Storage::bf16},
-                      {"constexpr bool kDescending", problem.reverse},
-                      {"constexpr bool kReset", problem.reset},
-                      {"constexpr bool kClip", problem.clipped}};
-  std::ranges::move(own, std::back_inserter(source.constants));
+  source.constants = {{"using Storage", storage_type(problem.storage)}, std::move(pass)};
   source.rule = plan::cell_traits(problem.cell).text;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();

@@ -12,6 +12,11 @@
 /// the input given. Every algorithm (plan::DenseAlgorithm) answers the same calls.
 namespace penstock::cuda {
 
+/// What a kernel is told before it is compiled.
+namespace given {
+#include "backend/cuda/kernels/dense/pass.h"
+}
+
 struct DenseSpec {
   std::string cell = "lstm";
   Index hidden = 1;  ///< H
@@ -20,7 +25,7 @@ struct DenseSpec {
   bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::automatic;
   bool exact = false;  ///< Forward: the bits of a row depend neither on its batch nor on where its steps are cut.
-  /// For tests: numbers of rows, falling, for which plans walk falling rows, however short their stages are. Empty:
+  /// For tests: decreasing numbers of rows, for which sorted rows have plans, however short their stages are. Empty:
   /// only plans that are worth it.
   std::vector<Index> stage_rows = {};
 };
@@ -34,7 +39,7 @@ struct DenseBatch {
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
   /// Packed rows of which none is longer than the one before. `sizes`: in the host's memory, of a call how many rows
   /// have each step, `longest` numbers.
-  bool falling = false;
+  bool sorted = false;
   std::span<const Index> sizes = {};
   /// True if tensors without gaps over all positions (tapes, gradients of products) have time as the first axis, as x
   /// has.
@@ -97,7 +102,7 @@ struct DenseBackward {
   float clip = 0;
 };
 
-/// The part of a pass that walks `steps` steps from `begin` on, of rows that all have as many. States that enter and
+/// The part of a pass that runs `steps` steps from `begin` on, of rows that all have as many. States that enter and
 /// leave are those of the whole pass still.
 DenseForward steps_of(const DenseForward& whole, const DenseSpec& spec, Index begin, Index steps);
 DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index begin, Index steps);
@@ -105,9 +110,12 @@ DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index 
 /// The learnt vectors behind the gates of bias_ih, or of its gradient; 0 if there are none.
 DeviceAddress learnt_of(const DenseWeights& weights, const std::string& cell, Index hidden);
 
-/// Returns the kernel of a pass by an algorithm, such as "head": the constants that all of them read, and `own`.
+/// What the kernels of all algorithms, and of those that keep a matrix on the chip, are told.
+given::DensePass dense_pass(const plan::GpuDenseProblem& problem);
+given::HeldMatrix held_matrix(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan);
+/// Returns the kernel of a pass by an algorithm, such as "head", which is told `pass`.
 KernelSource pass_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
-                         const std::string& algorithm, std::vector<Constant> own);
+                         const std::string& algorithm, Constant pass);
 
 /// Returns the planner's problem of a call. Throws Error(invalid_argument) if the call does not fit the spec.
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);

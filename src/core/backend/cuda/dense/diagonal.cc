@@ -10,7 +10,7 @@ using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth
 
 namespace {
 
-/// Threads of a block that walks from piece to piece: few, so that the chains are spread over many multiprocessors.
+/// Threads of a block that goes from piece to piece: few, so that the chains are spread over many multiprocessors.
 constexpr int kJoinThreads = 32;
 
 Index piece_steps(Index steps, Index pieces) { return (steps + pieces - 1) / pieces; }
@@ -26,22 +26,21 @@ KernelSource dense_diagonal_source(const plan::GpuDenseProblem& problem, const p
     source.file = problem.backward ? "backend/cuda/kernels/dense/diagonal_pass.cuh"
                                    : "backend/cuda/kernels/dense/diagonal_join.cuh";
     source.plan = plan.explain();
-    source.constants = {{"constexpr int kStates", states},
-                        {"constexpr int kThreads", kJoinThreads},
-                        {"constexpr int kBatch", plan::diagonal_batch(states)}};
+    const given::DiagonalJoin join = {.states = states, .threads = kJoinThreads, .batch = plan::diagonal_batch(states)};
+    source.constants = {pass_constant("DiagonalJoin", join)};
     return source;
   }
-  std::vector<Constant> own = {{"constexpr bool kEveryState", problem.every_state},
-                               {"constexpr int kAhead", plan.stages},
-                               {"constexpr int kThreads", plan.threads()}};
+  given::DiagonalPass pass = {.all = dense_pass(problem),
+                              .training = problem.training,
+                              .every_state = problem.every_state,
+                              .ahead = plan.stages,
+                              .threads = plan.threads()};
   if (problem.backward) {
-    own.emplace_back("constexpr bool kSummary", part == DiagonalPart::pieces);
+    pass.summary = part == DiagonalPart::pieces;
   } else {
-    own.emplace_back("constexpr bool kTraining", problem.training);
-    own.emplace_back("constexpr bool kPieces", part != DiagonalPart::walk);
-    own.emplace_back("constexpr bool kExact", part == DiagonalPart::exact);
+    pass.pieces = part != DiagonalPart::chains, pass.exact = part == DiagonalPart::exact;
   }
-  return pass_source(problem, plan, "diagonal", std::move(own));
+  return pass_source(problem, plan, "diagonal", pass_constant("DiagonalPass", pass));
 }
 
 DiagonalPass::DiagonalPass(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
@@ -62,7 +61,7 @@ Launch DiagonalPass::launch_of(Index threads, Index of_block) {
 
 DiagonalForward::DiagonalForward(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
     : DiagonalPass(device, problem, plan,
-                   plan.pieces == 1 ? std::vector{DiagonalPart::walk}
+                   plan.pieces == 1 ? std::vector{DiagonalPart::chains}
                                     : std::vector{DiagonalPart::pieces, DiagonalPart::between, DiagonalPart::exact}) {}
 
 DiagonalForward::Places DiagonalForward::places() const {
@@ -91,7 +90,7 @@ void DiagonalForward::run(const DenseForwardArguments& call, Index steps, Device
   DenseDiagonalForwardArguments of_pieces = arguments;
   of_pieces.pieces = static_cast<int>(plan_.pieces);
   of_pieces.piece_steps = static_cast<int>(piece_steps(steps, plan_.pieces));
-  for (of_pieces.iteration = 1; of_pieces.iteration <= plan::diagonal_walks; ++of_pieces.iteration) {
+  for (of_pieces.iteration = 1; of_pieces.iteration <= plan::diagonal_iterations; ++of_pieces.iteration) {
     kernels_[0]->launch(launch(plan_.pieces), of_pieces, stream);
     kernels_[1]->launch(join_launch(), of_pieces, stream);
   }
@@ -100,8 +99,8 @@ void DiagonalForward::run(const DenseForwardArguments& call, Index steps, Device
 
 DiagonalBackward::DiagonalBackward(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
     : DiagonalPass(device, problem, plan,
-                   plan.pieces == 1 ? std::vector{DiagonalPart::walk}
-                                    : std::vector{DiagonalPart::walk, DiagonalPart::pieces, DiagonalPart::between}),
+                   plan.pieces == 1 ? std::vector{DiagonalPart::chains}
+                                    : std::vector{DiagonalPart::chains, DiagonalPart::pieces, DiagonalPart::between}),
       sum_(&Kernel::load(device, sum_splits_source())) {}
 
 DiagonalBackward::Places DiagonalBackward::places() const {

@@ -9,14 +9,14 @@ namespace penstock::cuda {
 
 /// The kernels of a pass.
 enum class DiagonalPart {
-  walk,     ///< A walk over whole chains, or the last one over their pieces.
-  pieces,   ///< Forward: walks pieces from guesses; backward: finds the effect of each.
+  chains,   ///< Runs whole chains, or their pieces for the last time.
+  pieces,   ///< Forward: runs pieces from guesses; backward: finds the effect of each.
   between,  ///< Goes from piece to piece.
-  exact,    ///< Forward: walks whole chains whose pieces have not joined.
+  exact,    ///< Forward: runs whole chains whose pieces have not joined.
 };
 
 KernelSource dense_diagonal_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
-                                   DiagonalPart part = DiagonalPart::walk);
+                                   DiagonalPart part = DiagonalPart::chains);
 
 /// Parts that both passes share: kernels, and how chains are cut into pieces.
 class DiagonalPass {

@@ -4,14 +4,14 @@
 
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/dense/diagonal.h"
+#include "backend/cuda/dense/loop.h"
 #include "backend/cuda/dense/steps.h"
-#include "backend/cuda/dense/walk.h"
 #include "backend/cuda/product/matrix_product.h"
 #include "backend/cuda/product/sum_columns.h"
 
 namespace penstock::cuda {
 
-/// Puts rows in the order of falling length, so that a block's rows end at about the same step and its slots are not
+/// Puts rows in the order of decreasing length, so that a block's rows end at about the same step and its slots are not
 /// kept by steps that do not exist.
 class RowOrder {
  public:
@@ -41,7 +41,7 @@ class DenseForwardExecutable {
                          const plan::GpuDensePlan& plan);
   const plan::GpuDensePlan& plan() const { return plan_; }
   const Kernel& kernel() const {
-    return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : walks_->of_all().kernel();
+    return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : loops_->of_all().kernel();
   }
   /// Bytes of workspace, aligned to 128.
   std::size_t workspace_bytes() const;
@@ -57,7 +57,7 @@ class DenseForwardExecutable {
   // One of these, as the plan has it.
   std::optional<StepForward> steps_;
   std::optional<DiagonalForward> diagonal_;
-  std::optional<DenseWalks> walks_;
+  std::optional<DenseLoops> loops_;
 };
 
 /// Gradients of a recurrent matrix from the gradients of the products [P, G, H] and what they were products of [P, H]:
@@ -91,7 +91,7 @@ class RecurrentGradient {
   const Kernel* sum_ = nullptr;  // of chunks
 };
 
-/// Gradients of a layer's recurrence: the walk back, then the products over all positions.
+/// Gradients of a layer's recurrence: the loop over the steps, then the products over all positions.
 class DenseBackwardExecutable {
  public:
   DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call);
@@ -99,7 +99,7 @@ class DenseBackwardExecutable {
                           const plan::GpuDensePlan& plan);
   const plan::GpuDensePlan& plan() const { return plan_; }
   const Kernel& kernel() const {
-    return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : walks_->of_all().kernel();
+    return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : loops_->of_all().kernel();
   }
   /// Bytes of scratch memory of any contents, aligned to 128.
   std::size_t scratch_bytes() const;
@@ -108,20 +108,20 @@ class DenseBackwardExecutable {
   /// Bytes of scratch memory with the counters behind it.
   std::size_t workspace_bytes() const { return scratch_bytes() + counters_bytes(); }
   void run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
-  /// The walk alone, without gradients of weights and biases; also of some steps (steps_of), where the plan is for a
+  /// The loop alone, without gradients of weights and biases; also of some steps (steps_of), where the plan is for a
   /// block or a cluster of them.
-  void run_walk(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
-  /// Gradients of weights and biases, after the walk over all steps in the same scratch memory.
+  void run_loop(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
+  /// Gradients of weights and biases, after the loop over all steps in the same scratch memory.
   void run_products(const DenseBackward& call, DeviceAddress scratch, DeviceAddress counters,
                     StreamHandle stream) const;
 
  private:
   /// Places of the parts of a workspace.
   struct Places {
-    std::size_t order, dlearnt, entering, operand, walk, products, counters;
+    std::size_t order, dlearnt, entering, operand, loop, products, counters;
   };
   Places places() const;
-  std::size_t walk_bytes() const;
+  std::size_t loop_bytes() const;
   std::size_t dlearnt_bytes() const;
   std::size_t bias_counters_bytes() const;
   void run_bias_sums(const DenseBackward& call, DeviceAddress counters, StreamHandle stream) const;
@@ -137,7 +137,7 @@ class DenseBackwardExecutable {
   // One of these, as the plan has it.
   std::optional<StepBackward> steps_;
   std::optional<DiagonalBackward> diagonal_;  // which makes the gradients of weights and biases as well
-  std::optional<DenseWalks> walks_;
+  std::optional<DenseLoops> loops_;
   std::optional<RecurrentGradient> gradient_;
   std::optional<SumColumnsExecutable> bias_sums_, learnt_sums_;  // of positions; of rows
 };

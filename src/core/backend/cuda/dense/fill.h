@@ -26,7 +26,7 @@ inline DenseTensor tape_tensor(DeviceAddress address, const DenseBatch& batch, I
   return gapless_tensor(address, whole, position_bytes);
 }
 
-/// `order`: rows by falling length, or 0.
+/// `order`: rows by decreasing length, or 0.
 inline DenseRows dense_rows(const DenseBatch& batch, DeviceAddress order) {
   DenseRows rows{};
   rows.lengths = device_pointer<const long long>(batch.lengths);

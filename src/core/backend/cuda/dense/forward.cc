@@ -47,14 +47,14 @@ DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& 
   } else if (plan_.algorithm == plan::DenseAlgorithm::diagonal) {
     diagonal_.emplace(device, problem_, plan_);
   } else {
-    walks_.emplace(device, problem_, plan_, spec_.stage_rows);
+    loops_.emplace(device, problem_, plan_, spec_.stage_rows);
   }
 }
 
 std::size_t DenseForwardExecutable::workspace_bytes() const {
   return order_.workspace_bytes() + (steps_      ? steps_->workspace_bytes()
                                      : diagonal_ ? diagonal_->workspace_bytes()
-                                                 : walks_->workspace_bytes());
+                                                 : loops_->workspace_bytes());
 }
 
 void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -63,7 +63,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   require(
       problem.rows == problem_.rows && problem.alignment >= problem_.alignment &&
           problem.training == problem_.training && problem.ragged == problem_.ragged &&
-          problem.falling == problem_.falling && problem.reset == problem_.reset &&
+          problem.sorted == problem_.sorted && problem.reset == problem_.reset &&
           problem.every_state == problem_.every_state,
       "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets, a tape "
       "and every state or none as there",
@@ -85,10 +85,10 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.every_state = dense_tensor(call.every_state, 4);
   arguments.hidden = static_cast<int>(spec_.hidden), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
-  const DeviceAddress walk = workspace + order_.workspace_bytes();
-  if (steps_) return steps_->run(arguments, problem.steps, walk, stream);
-  if (diagonal_) return diagonal_->run(arguments, problem.steps, walk, stream);
-  walks_->run(arguments, call.batch, walk, stream);
+  const DeviceAddress loop = workspace + order_.workspace_bytes();
+  if (steps_) return steps_->run(arguments, problem.steps, loop, stream);
+  if (diagonal_) return diagonal_->run(arguments, problem.steps, loop, stream);
+  loops_->run(arguments, call.batch, loop, stream);
 }
 
 }  // namespace penstock::cuda

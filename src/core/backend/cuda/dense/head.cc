@@ -5,18 +5,15 @@
 namespace penstock::cuda {
 
 KernelSource dense_head_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
-  return pass_source(problem, plan, "head",
-                     {{"constexpr int kHead", problem.head_size()},
-                      {"constexpr int kSlots", plan.slots},
-                      {"constexpr int kResident", plan.resident},
-                      {"constexpr int kStages", plan.stages},
-                      {"constexpr int kBlocks", plan.blocks},
-                      {"constexpr int kAccess", problem.alignment},
-                      {"constexpr bool kRagged", problem.ragged},
-                      {"constexpr bool kTraining", problem.training},
-                      {"constexpr bool kEveryState", problem.every_state},
-                      {"constexpr bool kMeans", plan::cell_traits(problem.cell).averages},
-                      {"constexpr int kSharedBytes", plan.shared}});
+  const given::HeadPass pass = {.all = dense_pass(problem),
+                                .held = held_matrix(problem, plan),
+                                .slots = plan.slots,
+                                .resident = plan.resident,
+                                .stages = plan.stages,
+                                .blocks = plan.blocks,
+                                .ragged = problem.ragged,
+                                .means = plan::cell_traits(problem.cell).averages};
+  return pass_source(problem, plan, "head", pass_constant("HeadPass", pass));
 }
 
 KernelSource sort_rows_source() {
@@ -24,7 +21,7 @@ KernelSource sort_rows_source() {
   source.entry = "SortRows";
   source.file = "backend/cuda/kernels/dense/sort_rows.cuh";
   source.constants = {{"constexpr int kThreads", kSortThreads}};
-  source.plan = "rows by falling length";
+  source.plan = "rows by decreasing length";
   return source;
 }
 

@@ -47,10 +47,11 @@ std::size_t bytes_of(Index values, Index size) { return padded(static_cast<std::
 }  // namespace
 
 KernelSource dense_step_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
-  return pass_source(problem, plan, "step",
-                     {{"constexpr int kHead", problem.head_size()},
-                      {"constexpr bool kMeans", plan::cell_traits(problem.cell).averages},
-                      {"constexpr int kThreads", plan.threads()}});
+  const given::StepPass pass = {.all = dense_pass(problem),
+                                .head = static_cast<int>(problem.head_size()),
+                                .threads = plan.threads(),
+                                .means = plan::cell_traits(problem.cell).averages};
+  return pass_source(problem, plan, "step", pass_constant("StepPass", pass));
 }
 
 HeadProducts::HeadProducts(Device& device, const plan::GpuDenseProblem& problem, Index first, Index count)

@@ -3,6 +3,9 @@
 
 #define PENSTOCK_DEVICE static __device__ __forceinline__
 
+#include "backend/cuda/kernels/dense/pass.h"
+#include "backend/cuda/kernels/scan/pass.h"
+
 using Index = long long;
 
 /// First of all in a kernel that may be started before the one before it has ended (KernelSource::early): waits until

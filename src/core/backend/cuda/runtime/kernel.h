@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <bit>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,6 +23,14 @@ struct Constant {
 
   std::string declaration, value;
 };
+
+/// The constant kPass of a kernel: a struct of ints that NVRTC compiles, too, and that has this name there.
+template <class Pass>
+Constant pass_constant(std::string_view name, const Pass& pass) {
+  static_assert(std::is_trivially_copyable_v<Pass> && sizeof(Pass) % sizeof(int) == 0);
+  const auto numbers = std::bit_cast<std::array<int, sizeof(Pass) / sizeof(int)>>(pass);
+  return {fmt::format("constexpr {} kPass", name), fmt::format("{{{}}}", fmt::join(numbers, ", "))};
+}
 
 /// A kernel before it is compiled: the text that holds it and the constants that specialise it.
 struct KernelSource {

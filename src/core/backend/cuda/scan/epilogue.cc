@@ -70,12 +70,10 @@ KernelSource epilogue_source(const ScanRule& rule, const plan::GpuLayerProblem& 
                              const plan::GpuScanPlan& plan) {
   const int columns = rule.gates * plan.tile_channels();
   const int products = (columns + kWidestProduct - 1) / kWidestProduct;
-  KernelSource source = layer_source(rule, problem, plan);
+  KernelSource source =
+      layer_source(rule, problem, plan, {.stage_inputs = plan.stage_inputs, .depth = plan.depth, .products = products});
   source.entry = "EpilogueForward";
   source.file = "backend/cuda/kernels/scan/epilogue_forward.cuh";
-  source.constants.emplace_back("constexpr int kStageInputs", plan.stage_inputs);
-  source.constants.emplace_back("constexpr int kDepth", plan.depth);
-  source.constants.emplace_back("constexpr int kProducts", products);
   source.functions = warpgroup_multiply_halves(columns / products, problem.scan.storage);
   return source;
 }

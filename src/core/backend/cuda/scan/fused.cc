@@ -38,17 +38,13 @@ plan::GpuLayerProblem problem_of(const FusedForward& call) {
   return problem;
 }
 
-KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan) {
+KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan,
+                          given::LayerPass pass) {
+  pass.tile = scan_tile(problem.scan, plan);
+  pass.keep_gates = problem.keep_gates;
+  pass.shared_bytes = static_cast<int>(plan.shared);
   KernelSource source;
-  source.constants = {{"using Storage", storage_type(problem.scan.storage)},
-                      {"constexpr int kVector", plan.vector},
-                      {"constexpr int kLanes", plan.lanes},
-                      {"constexpr int kGroups", plan.groups},
-                      {"constexpr int kSteps", plan.steps},
-                      {"constexpr bool kKeepGates", problem.keep_gates},
-                      {"constexpr int kSharedBytes", plan.shared},
-                      {"constexpr bool kLengths", problem.scan.lengths},
-                      {"constexpr bool kReset", problem.scan.reset}};
+  source.constants = {{"using Storage", storage_type(problem.scan.storage)}, pass_constant("LayerPass", pass)};
   source.rule = rule.text;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
@@ -57,12 +53,10 @@ KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& pro
 
 KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan,
                           int x_alignment) {
-  KernelSource source = layer_source(rule, problem, plan);
+  KernelSource source = layer_source(
+      rule, problem, plan, {.piece = x_alignment, .blocks = plan.blocks, .input = static_cast<int>(problem.input)});
   source.entry = "FusedForward";
   source.file = "backend/cuda/kernels/scan/fused_forward.cuh";
-  source.constants.emplace_back("constexpr int kPiece", x_alignment);
-  source.constants.emplace_back("constexpr int kBlocks", plan.blocks);
-  source.constants.emplace_back("constexpr int kInput", problem.input);
   return source;
 }
 

@@ -39,8 +39,10 @@ class FusedExecutable {
   int x_alignment_ = 1;
 };
 
-/// Returns the common part of the kernels of layers in one launch; the caller adds entry, file and further constants.
-KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan);
+/// Returns the common part of the kernels of layers in one launch, which fills what both have of `pass`; the caller
+/// adds entry and file.
+KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan,
+                          given::LayerPass pass);
 
 /// The kernel for a problem and its plan; `x_alignment`: of x, its strides and the bytes of its steps.
 KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan,

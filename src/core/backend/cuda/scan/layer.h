@@ -128,8 +128,8 @@ class LayerForwardExecutable {
   bool prepare_one_launch(Device& device, const LayerForward& call, const plan::GpuScanPlan& plan);
 };
 
-/// Gradients of a layer: the recurrence walked back with the gates' maths, then one product for the weights and one for
-/// x. Gates' activations are made again from the gates, which costs less than reading them would.
+/// Gradients of a layer: the recurrence run backwards with the gates' maths, then one product for the weights and one
+/// for x. Gates' activations are made again from the gates, which costs less than reading them would.
 class LayerBackwardExecutable {
  public:
   LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call);

@@ -145,26 +145,30 @@ std::string_view storage_type(plan::Storage storage) {
 plan::GpuScanProblem problem_of(const ScanForward& call) { return problem_of_call(call); }
 plan::GpuScanProblem problem_of(const ScanBackward& call) { return problem_of_call(call); }
 
+given::ScanTile scan_tile(const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan) {
+  return {.vector = plan.vector,
+          .lanes = plan.lanes,
+          .groups = plan.groups,
+          .steps = plan.steps,
+          .lengths = problem.lengths,
+          .reset = problem.reset};
+}
+
 KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan,
                          bool corrects) {
   KernelSource source;
   source.entry = problem.backward ? "ScanBackward" : "ScanForward";
   source.file = fmt::format("backend/cuda/kernels/scan/scan_{}.cuh", problem.backward ? "backward" : "forward");
-  source.constants = {{"using Storage", storage_type(problem.storage)},
-                      {"constexpr bool kDirect", plan.algorithm == plan::ScanAlgorithm::direct},
-                      {"constexpr bool kCorrects", corrects},
-                      {"constexpr int kVector", plan.vector},
-                      {"constexpr int kLanes", plan.lanes},
-                      {"constexpr int kGroups", plan.groups},
-                      {"constexpr int kSteps", plan.steps},
-                      {"constexpr int kPiece", plan.piece},
-                      {"constexpr int kWindow", plan.window},
-                      {"constexpr int kBlocks", plan.blocks},
-                      {"constexpr int kSharedBytes", plan.shared},
-                      problem.backward ? Constant{"constexpr int kReadBack", rule.read_back}
-                                       : Constant{"constexpr bool kKeepTerms", plan.keep},
-                      {"constexpr bool kLengths", problem.lengths},
-                      {"constexpr bool kReset", problem.reset}};
+  const given::ScanPass pass = {.tile = scan_tile(problem, plan),
+                                .direct = plan.algorithm == plan::ScanAlgorithm::direct,
+                                .corrects = corrects,
+                                .piece = plan.piece,
+                                .window = plan.window,
+                                .blocks = plan.blocks,
+                                .shared_bytes = static_cast<int>(plan.shared),
+                                .read_back = problem.backward ? rule.read_back : 0,
+                                .keep_terms = !problem.backward && plan.keep};
+  source.constants = {{"using Storage", storage_type(problem.storage)}, pass_constant("ScanPass", pass)};
   source.rule = rule.text;
   source.early = true;
   source.shared_bytes = static_cast<int>(plan.shared);

@@ -8,6 +8,11 @@
 
 namespace penstock::cuda {
 
+/// What a kernel is told before it is compiled.
+namespace given {
+#include "backend/cuda/kernels/scan/pass.h"
+}
+
 /// A tensor [B, T, C] on a GPU: channels side by side, strides in elements, of either sign. Packed rows lie one after
 /// the other along T.
 struct DeviceSequence {
@@ -93,7 +98,7 @@ class ScanExecutable {
  private:
   template <class Call>
   void prepare(Device& device, const Call& call, const plan::GpuScanPlan& plan);
-  /// How many groups of steps that a thread walks at once a row has.
+  /// How many groups of steps that a thread runs at once a row has.
   Index step_groups() const { return (problem_.steps + plan_.steps - 1) / plan_.steps; }
   template <class Call>
   void launch(const Call& call, DeviceAddress workspace, StreamHandle stream) const;
@@ -113,6 +118,8 @@ plan::GpuScanProblem problem_of(const ScanBackward& call);
 /// The struct of kernels/prelude.cuh for a storage.
 std::string_view storage_type(plan::Storage storage);
 
+/// What the kernels of all scans are told.
+given::ScanTile scan_tile(const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan);
 /// The kernel for a problem and a plan.
 KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan,
                          bool corrects = false);

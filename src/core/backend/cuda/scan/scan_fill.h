@@ -2,7 +2,7 @@
 
 #include "backend/cuda/scan/scan.h"
 
-/// The parameters of the kernels that walk over [B, T, C], filled in from a call.
+/// The parameters of the kernels that run over [B, T, C], filled in from a call.
 namespace penstock::cuda::fill {
 
 #include "backend/cuda/kernels/scan/scan_arguments.h"

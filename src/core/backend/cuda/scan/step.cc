@@ -52,14 +52,13 @@ KernelSource step_source(const LayerSpec& spec, Index rows, int alignment, int w
   KernelSource source;
   source.entry = "Step";
   source.file = "backend/cuda/kernels/scan/step.cuh";
-  const Index vector = std::max<Index>(1, alignment / plan::size_of(spec.storage));
-  source.constants = {{"using Storage", storage_type(spec.storage)},
-                      {"constexpr int kVector", vector},
-                      {"constexpr int kWarps", warps},
-                      {"constexpr int kRows", std::min(rows, kMaxRows)}};
+  const given::LayerStepPass pass = {
+      .vector = static_cast<int>(std::max<Index>(1, alignment / plan::size_of(spec.storage))),
+      .warps = warps,
+      .rows = static_cast<int>(std::min(rows, kMaxRows))};
+  source.constants = {{"using Storage", storage_type(spec.storage)}, pass_constant("LayerStepPass", pass)};
   source.rule = scan_rule(spec.cell).text;
-  source.plan =
-      fmt::format("one step: a warp a channel, {} values an access, {} rows at once", vector, std::min(rows, kMaxRows));
+  source.plan = fmt::format("one step: a warp a channel, {} values an access, {} rows at once", pass.vector, pass.rows);
   return source;
 }
 

@@ -12,12 +12,12 @@ struct DenseTensor {
 struct DenseRows {
   const long long* lengths;     // [B] or null: all rows have T steps
   const long long* cu_seqlens;  // [B + 1] or null: row b is the steps cu_seqlens[b] .. cu_seqlens[b + 1] of row 0
-  const int* order;             // [B] rows by falling length, or null: in their own order
+  const int* order;             // [B] rows by decreasing length, or null: in their own order
   const unsigned char* reset;   // [B, T] or null
   long long reset_row_stride, reset_step_stride;
   long long steps;  // T; packed rows: the steps of all rows together
   int rows;         // B
-  // Range of walk steps, begin .. begin + most, that this call covers in packed rows; the kernel counts them from 0.
+  // Range of steps, begin .. begin + most, that this call covers in packed rows; the kernel counts them from 0.
   int begin, most;
 };
 
@@ -100,14 +100,14 @@ struct DenseStepBackwardArguments {
   int is_first;  // of the backward pass: nothing has been carried yet
 };
 
-/// Passes whose recurrent matrices are diagonal. A *chain* is a unit of a row, number row * H + unit, and walks by
-/// itself; its steps are cut into pieces that are walked side by side where `pieces` is more than one.
+/// Passes whose recurrent matrices are diagonal. A *chain* is a unit of a row, number row * H + unit, and runs by
+/// itself; its steps are cut into pieces that run side by side where `pieces` is more than one.
 struct DenseDiagonalForwardArguments {
   DenseForwardArguments call;
-  float* entering;  // [pieces, S, B, H] the states with which each piece is walked; this and the next three for pieces
+  float* entering;  // [pieces, S, B, H] the states with which each piece runs; this and the next three for pieces
   float* leaving;   // [pieces, S, B, H] the states to which that leads
   float* jacobian;  // [pieces, S, S, B, H] how they change with those that enter: of state i with state j
-  int* iterations;  // [B, H] after how many walks of its pieces a chain was found to join; 0: not yet
+  int* iterations;  // [B, H] after how many iterations over its pieces a chain was found to join; 0: not yet
   int pieces, piece_steps;
   int iteration;  // from 1 on; the first one guesses what enters, and writes no outputs
 };

@@ -1,9 +1,12 @@
 // A dense cell as the kernels apply it: to one unit of one row at one step, all values in registers.
 //
-// Constants: Storage, Rule (the cell), kTanhUnit (gates by the chip's own tanh, 2^-11 of the value at worst: for
-// bfloat16, whose numbers are 2^-9 apart), kClip (backward: gradients that pass from step to step have a limit).
+// The text of each kernel begins with Storage, Rule (the cell) and kPass, one of the structs in pass.h.
 
 #include "backend/cuda/kernels/cells.cuh"
+#include "backend/cuda/kernels/dense/pass.h"
+
+constexpr bool kTanhUnit = kPass.all.tanh_unit, kDescending = kPass.all.descending, kReset = kPass.all.reset,
+               kClip = kPass.all.clip;
 
 /// The chip's tanh: one instruction instead of five or six.
 PENSTOCK_DEVICE float TanhOfUnit(float x) {

@@ -6,11 +6,13 @@
 // it may clear its own pieces of exchange n - 2. Exchange n + 14 is the next one in that place: a fence every eighth
 // time is enough for all CTAs to see the place empty before. A fence takes as long as half a step.
 //
-// Constants: those of cluster.cuh, kClusters and kDirect of ChipShape. kBackward: which pass it is.
+// kBackward: which pass it is.
 
 #include "backend/cuda/kernels/dense/cluster.cuh"
 #include "plan/kernels/dense_chip_shape.h"
 
+constexpr int kClusters = kPass.clusters;
+constexpr bool kDirect = kPass.direct;
 constexpr ChipShape kChip = {kShape, kClusters, kDirect};
 constexpr int kThreads = kChip.threads(), kWarps = kChip.warps();
 constexpr int kTilesM = kChip.chip_tiles_m(kBackward), kTilesK = kChip.chip_tiles_k(kBackward);
@@ -142,25 +144,25 @@ struct StagedOperand {
   }
 };
 
-/// Operand by which a warp multiplies R, loaded from the second-level cache straight to registers: for quad q, lane (g,
+/// Operand by which a warp multiplies R, loaded from the second-level cache straight to registers: for pair q, lane (g,
 /// t) has piece 4 q + t of row g in each tile.
 struct DirectOperand {
-  static constexpr int quads = kChip.quads(kBackward), at_once = kChip.quads_at_once(kBackward);
+  static constexpr int pairs = kChip.tile_pairs(kBackward), at_once = kChip.pairs_at_once(kBackward);
   static constexpr int all = kChip.gathered_pieces(kBackward), of_gate = all / kChip.sent_values(kBackward);
   /// True if the pieces of each part follow one another in memory.
-  static constexpr bool in_one_gate = of_gate == all || of_gate % (4 * quads) == 0;
+  static constexpr bool in_one_gate = of_gate == all || of_gate % (4 * pairs) == 0;
   using Words = uint4[at_once][kTilesN];
-  int first, start;  // piece of quad 0; bytes from the start of a buffer to this lane's of quad 0
+  int first, start;  // piece of pair 0; bytes from the start of a buffer to this lane's of pair 0
 
   PENSTOCK_DEVICE DirectOperand of(char* shared, unsigned base, int rank, int part, int lane) {
     DirectOperand o;
-    o.first = Held(part * 4 * quads + lane % 4);
+    o.first = Held(part * 4 * pairs + lane % 4);
     const int from = rank * Exchange::gathered_gate_bytes + lane / 4 * 16;
     o.start = Held(from + (in_one_gate ? place(o.first) : 0));
     return o;
   }
   PENSTOCK_DEVICE int piece_of(int part, int k, int second, int lane) {
-    return part * 4 * quads + k / 2 * 4 + lane % 4;
+    return part * 4 * pairs + k / 2 * 4 + lane % 4;
   }
   PENSTOCK_DEVICE int word_of(int k, int second, int lane) { return k % 2 * 2 + second; }
 
@@ -173,7 +175,7 @@ struct DirectOperand {
     sums.clear();
     ask<true>(words[0], from, 0);
 #pragma unroll
-    for (int q = 0; q < quads; q += at_once) {
+    for (int q = 0; q < pairs; q += at_once) {
       Words& now = words[q / at_once % 2];
       int tries = 0;
 #pragma unroll 1
@@ -182,9 +184,9 @@ struct DirectOperand {
         ask<false>(now, from, q);
         if (++tries == kMostTries) asm volatile("trap;");
       }
-      if (q + at_once < quads) ask<true>(words[(q / at_once + 1) % 2], from, q + at_once);
+      if (q + at_once < pairs) ask<true>(words[(q / at_once + 1) % 2], from, q + at_once);
 #pragma unroll
-      for (int i = 0; i < at_once && q + i < quads; ++i) {
+      for (int i = 0; i < at_once && q + i < pairs; ++i) {
 #pragma unroll
         for (int j = 0; j < 2 && kMultiplies; ++j) {
           sums.add(matrix, 2 * (q + i) + j, [&](int n, int second) {
@@ -202,27 +204,27 @@ struct DirectOperand {
   PENSTOCK_DEVICE int place(int piece) {
     return piece / of_gate * Exchange::gate_bytes + piece % of_gate * (kRows * 16);
   }
-  __device__ __forceinline__ bool exists(int quad, int n) const {
-    if (!kExchanges || (all != 4 * kParts * quads && first + 4 * quad >= all)) return false;
+  __device__ __forceinline__ bool exists(int pair, int n) const {
+    if (!kExchanges || (all != 4 * kParts * pairs && first + 4 * pair >= all)) return false;
     return kRows % 8 == 0 || 8 * n + (int)threadIdx.x % 32 / 4 < kRows;
   }
-  /// Loads the quads from `quad` on: all of them, or those that are still absent.
+  /// Loads the pairs from `pair` on: all of them, or those that are still absent.
   template <bool kAll>
-  __device__ __forceinline__ void ask(Words& words, const char* from, int quad) const {
+  __device__ __forceinline__ void ask(Words& words, const char* from, int pair) const {
 #pragma unroll
-    for (int i = 0; i < at_once && quad + i < quads; ++i) {
-      const int there = in_one_gate ? (quad + i) * (4 * kRows * 16) : place(first + 4 * (quad + i));
+    for (int i = 0; i < at_once && pair + i < pairs; ++i) {
+      const int there = in_one_gate ? (pair + i) * (4 * kRows * 16) : place(first + 4 * (pair + i));
 #pragma unroll
       for (int n = 0; n < kTilesN; ++n) {
         if (kAll) words[i][n] = make_uint4(0, 0, 0, 0);
-        if (exists(quad + i, n) && (kAll || IsAbsent(words[i][n]))) words[i][n] = ReadShared(from + there + n * 128);
+        if (exists(pair + i, n) && (kAll || IsAbsent(words[i][n]))) words[i][n] = ReadShared(from + there + n * 128);
       }
     }
   }
-  __device__ __forceinline__ bool lacks(const Words& words, int quad) const {
+  __device__ __forceinline__ bool lacks(const Words& words, int pair) const {
     bool absent = false;
 #pragma unroll
-    for (int i = 0; i < at_once && quad + i < quads; ++i) {
+    for (int i = 0; i < at_once && pair + i < pairs; ++i) {
 #pragma unroll
       for (int n = 0; n < kTilesN; ++n) absent |= IsAbsent(words[i][n]);
     }

@@ -1,10 +1,8 @@
 // Code of both passes over a cluster of thread blocks: tiles of R in registers and shared memory, words stored into
 // another block's shared memory, and places of threads.
-//
-// Constants: Storage, Rule, kTanhUnit, kHead (D), kAccess (bytes that every address, stride and head is a multiple of,
-// at most 16), kDescending, kReset, kEveryState (forward: every state is written; backward: has a gradient), kClip; of
-// the plan kCluster, kBlocks, kRows, kGroups, kParts, kResident, kStages, kTraining as ClusterShape has them,
-// kSharedBytes, kLeftOut (for measurements: a stage that a step goes without; 0: none).
+
+#include "backend/cuda/kernels/dense/pass.h"
+PENSTOCK_PASS(ClusterPass)
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
@@ -12,6 +10,10 @@
 #include "backend/cuda/kernels/dense/fragments.cuh"
 #include "plan/kernels/dense_cluster_shape.h"
 
+constexpr int kHead = kPass.held.head, kAccess = kPass.held.access, kSharedBytes = kPass.held.shared_bytes;
+constexpr bool kTraining = kPass.held.training, kEveryState = kPass.held.every_state;
+constexpr int kCluster = kPass.cluster, kBlocks = kPass.blocks, kRows = kPass.rows;
+constexpr int kGroups = kPass.groups, kParts = kPass.parts, kResident = kPass.resident, kStages = kPass.stages;
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
 constexpr ClusterShape kShape = {kGates, kStates, DenseCell::split, kBytes,    kCluster, kBlocks,
                                  kRows,  kGroups, kParts,           kResident, kStages,  kTraining};
@@ -19,7 +21,7 @@ constexpr int kTilesN = kShape.tiles_n(), kPieces = kShape.pieces(), kPieceValue
 /// The 8 lanes of a block move its pieces; else each lane moves the values of its own unit.
 constexpr bool kWhole = kAccess == 16 && kHead % 8 == 0;
 static_assert(!DenseCell::two_phases && (kStages & (kStages - 1)) == 0);
-constexpr bool kExchanges = kLeftOut != 1, kMultiplies = kLeftOut != 2, kApplies = kLeftOut != 3;
+constexpr bool kExchanges = kPass.left_out != 1, kMultiplies = kPass.left_out != 2, kApplies = kPass.left_out != 3;
 using One = Vector<Storage, 1>;
 
 /// A number that stays in its register: the compiler would rather find it anew at each use, step after step.

@@ -134,7 +134,7 @@ struct Slot {
     }
   }
 
-  /// Starts to load what step `step` reads; steps come in falling order.
+  /// Starts to load what step `step` reads; steps come in decreasing order.
   __device__ __forceinline__ void fetch(char* ring, int lane, int step, const DenseBackwardArguments& args, int head) {
     const bool exists = step >= 0 && step < place.row.length;
     if constexpr (kWhole) {

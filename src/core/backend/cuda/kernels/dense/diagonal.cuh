@@ -2,12 +2,14 @@
 // or a piece of its steps: states stay in registers, and nothing passes between threads.
 //
 // Values of a step are read kAhead steps or more before they are used, so that no step waits for memory.
-//
-// Constants: Storage, Rule, kTanhUnit, kDescending, kReset, kClip, kAhead, kThreads.
+
+#include "backend/cuda/kernels/dense/pass.h"
+PENSTOCK_PASS(DiagonalPass)
 
 #include "backend/cuda/kernels/dense/unit.cuh"
 
-constexpr int kFirst = DenseCell::first_gates;
+constexpr int kAhead = kPass.ahead, kThreads = kPass.threads, kFirst = DenseCell::first_gates;
+constexpr bool kEveryState = kPass.every_state;
 
 /// A value and its derivatives by the kStates states that entered a piece: with it the text of a cell says how what
 /// leaves the piece changes with what enters it.
@@ -100,19 +102,19 @@ PENSTOCK_CELL void Enter(Dual& state, float value, int k) {
   state.slope[k] = Real(1.0f);
 }
 
-/// One tensor's values of a chain: at walk step n they are n strides further.
+/// One tensor's values of a chain: at step n they are n strides further.
 struct Line {
   char* first;
   Index stride;  // bytes
   __device__ __forceinline__ char* at(int step) const { return first + step * stride; }
 };
 
-/// The piece of a chain that a thread walks.
+/// The piece of a chain that a thread runs.
 struct Piece {
   Row row;
   int channel;          // of H
   int number;           // of the piece
-  int begin, end;       // walk steps
+  int begin, end;       // steps, counted from where the recurrence starts
   Index chain, chains;  // row * H + unit, and how many there are
 
   PENSTOCK_DEVICE Piece here(const DenseRows& rows, int hidden, int piece_steps) {

@@ -1,13 +1,13 @@
 // Backward pass of dense cells with diagonal recurrent matrices (diagonal.cuh). A chain that is cut into pieces is
-// walked twice: what leaves a piece changes linearly with the gradients that enter it, so a first walk, from none,
+// run twice: what leaves a piece changes linearly with the gradients that enter it, so a first run, from none,
 // finds the effect of each piece (kSummary), diagonal_pass.cuh passes the gradients from piece to piece, and a second
 // one writes.
 //
 // Each piece also sums its share of the gradients of the weights, over kAhead steps and then over these sums.
-//
-// Constants besides those of diagonal.cuh: kSummary, kEveryState (states but h have gradients).
 
 #include "backend/cuda/kernels/dense/diagonal.cuh"
+
+constexpr bool kSummary = kPass.summary;
 
 /// Inputs of a step.
 struct Inputs {
@@ -138,10 +138,10 @@ struct Backward {
     }
   }
 
-  /// Walks the piece from its end; `carry` are the gradients of the states that leave it, then of those that enter it.
+  /// Runs the piece from its end; `carry` are the gradients of the states that leave it, then of those that enter it.
   /// Values of the next steps are asked for all at once: there are too many for the chip to tell apart which have come.
   template <class V>
-  __device__ __forceinline__ void walk(V (&carry)[kStates]) {
+  __device__ __forceinline__ void run(V (&carry)[kStates]) {
     Inputs now[kAhead], next[kAhead];
     load_some(piece.end - 1, now);
     for (int base = piece.end - 1; base >= piece.begin; base -= kAhead) {
@@ -174,7 +174,7 @@ PENSTOCK_DEVICE void Summarise(const DenseDiagonalBackwardArguments& args, const
   Dual carry[kStates];
 #pragma unroll
   for (int k = 0; k < kStates; ++k) Enter(carry[k], 0.0f, k);
-  Backward(args.call, p).walk(carry);
+  Backward(args.call, p).run(carry);
 #pragma unroll
   for (int k = 0; k < kStates; ++k) {
     args.carry[p.in<kStates>(k)] = carry[k].value.value;
@@ -188,7 +188,7 @@ PENSTOCK_DEVICE void Tell(float* shares, Index at, float value) {
   if (shares != nullptr) shares[at] = value;
 }
 
-PENSTOCK_DEVICE void WalkPiece(const DenseDiagonalBackwardArguments& args, const Piece& p) {
+PENSTOCK_DEVICE void RunPiece(const DenseDiagonalBackwardArguments& args, const Piece& p) {
   const DenseBackwardArguments& call = args.call;
   Real carry[kStates];
 #pragma unroll
@@ -200,7 +200,7 @@ PENSTOCK_DEVICE void WalkPiece(const DenseDiagonalBackwardArguments& args, const
     }
   }
   Backward backward(call, p);
-  backward.walk(carry);
+  backward.run(carry);
   if (p.number == 0 && call.dstate_in != nullptr) {
 #pragma unroll
     for (int k = 0; k < kStates; ++k) call.dstate_in[k * p.chains + p.chain] = carry[k].value;
@@ -228,6 +228,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, Learnt::count > 0 ? 1 : 0
   if constexpr (kSummary) {
     Summarise(args, p);
   } else {
-    WalkPiece(args, p);
+    RunPiece(args, p);
   }
 }

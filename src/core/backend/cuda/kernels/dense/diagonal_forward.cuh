@@ -1,15 +1,14 @@
 // Forward pass of dense cells with diagonal recurrent matrices (diagonal.cuh).
 //
-// A long chain is cut into pieces that are walked side by side, which is parallel in time by Newton's iteration: each
-// piece is walked exactly from a guess of the states that enter it, and says where that leads and, to first order, how
-// that changes with the guess. A walk over the pieces (diagonal_join.cuh) makes better guesses of it. Where what leaves
-// each piece is what enters the next one, up to a few units in the last place, the outputs are those of one walk.
-// Chains that have not come there are walked by one thread (kExact).
-//
-// Constants besides those of diagonal.cuh: kPieces (chains are cut), kExact (chains that have not joined are walked
-// as a whole), kTraining, kEveryState.
+// A long chain is cut into pieces that run side by side, which is parallel in time by Newton's iteration: each
+// piece runs exactly from a guess of the states that enter it, and says where that leads and, to first order, how
+// that changes with the guess. A pass over the pieces (diagonal_join.cuh) makes better guesses of it. Where what leaves
+// each piece is what enters the next one, up to a few units in the last place, the outputs are those of one run.
+// Chains that have not come there are run by one thread (kExact).
 
 #include "backend/cuda/kernels/dense/diagonal.cuh"
+
+constexpr bool kTraining = kPass.training, kPieces = kPass.pieces, kExact = kPass.exact;
 
 struct Forward {
   const DenseForwardArguments& call;
@@ -77,9 +76,9 @@ struct Forward {
     }
   }
 
-  /// Walks steps begin to end; `state` enters and leaves.
+  /// Runs steps begin to end; `state` enters and leaves.
   template <class V>
-  __device__ __forceinline__ void walk(int begin, int end, bool writes, V (&state)[kStates]) {
+  __device__ __forceinline__ void run(int begin, int end, bool writes, V (&state)[kStates]) {
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       if (begin + k < end) load(begin + k, ring[k]);
@@ -109,7 +108,7 @@ PENSTOCK_DEVICE float StateIn(const DenseForwardArguments& call, const Piece& p,
   return call.state_in != nullptr ? call.state_in[k * p.chains + p.chain] : 0.0f;
 }
 
-PENSTOCK_DEVICE void WalkPiece(const DenseDiagonalForwardArguments& args, const Piece& p) {
+PENSTOCK_DEVICE void RunPiece(const DenseDiagonalForwardArguments& args, const Piece& p) {
   Dual state[kStates];
 #pragma unroll
   for (int k = 0; k < kStates; ++k) {
@@ -119,7 +118,7 @@ PENSTOCK_DEVICE void WalkPiece(const DenseDiagonalForwardArguments& args, const 
     Enter(state[k], guess, k);
     if (args.iteration == 1) args.entering[p.in<kStates>(k)] = guess;
   }
-  Forward(args.call, p).walk(p.begin, p.end, args.iteration > 1, state);
+  Forward(args.call, p).run(p.begin, p.end, args.iteration > 1, state);
 #pragma unroll
   for (int k = 0; k < kStates; ++k) {
     args.leaving[p.in<kStates>(k)] = state[k].value.value;
@@ -128,11 +127,11 @@ PENSTOCK_DEVICE void WalkPiece(const DenseDiagonalForwardArguments& args, const 
   }
 }
 
-PENSTOCK_DEVICE void WalkChain(const DenseForwardArguments& call, const Piece& p) {
+PENSTOCK_DEVICE void RunChain(const DenseForwardArguments& call, const Piece& p) {
   Real state[kStates];
 #pragma unroll
   for (int k = 0; k < kStates; ++k) state[k] = Real(StateIn(call, p, k));
-  Forward(call, p).walk(0, p.row.length, true, state);
+  Forward(call, p).run(0, p.row.length, true, state);
   if (call.state_out == nullptr) return;
 #pragma unroll
   for (int k = 0; k < kStates; ++k) call.state_out[k * p.chains + p.chain] = state[k].value;
@@ -144,10 +143,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const Piece p = Piece::here(call.rows, call.hidden, args.piece_steps);
   if (p.number >= args.pieces || p.row.number < 0) return;
   if constexpr (kPieces && !kExact) {
-    if (args.iteration == 1 || args.iterations[p.chain] == 0) WalkPiece(args, p);
+    if (args.iteration == 1 || args.iterations[p.chain] == 0) RunPiece(args, p);
     return;
   }
-  if (!kExact || args.iterations[p.chain] == 0) WalkChain(call, p);
+  if (!kExact || args.iterations[p.chain] == 0) RunChain(call, p);
   p.clear_padding(call.y, 1, call.hidden, kBytes);
   if constexpr (kEveryState) p.clear_padding(call.every_state, kStates - 1, call.hidden, 4);
 }

@@ -1,10 +1,13 @@
 // Joins the pieces of chains (diagonal_forward.cuh): one thread has a chain, and goes from piece to piece. With what
 // leaves piece i for the guess g_i, F_i, and its Jacobian J_i, the states that enter the next piece are
 // F_i + J_i (s_i - g_i), where s_i are those that enter this one: Newton's step for all pieces at once.
-//
-// Constants: kStates, kThreads, kBatch (pieces whose values are read at once).
+
+#include "backend/cuda/kernels/dense/pass.h"
+PENSTOCK_PASS(DiagonalJoin)
 
 #include "backend/cuda/kernels/dense/arguments.h"
+
+constexpr int kStates = kPass.states, kThreads = kPass.threads, kBatch = kPass.batch;
 
 /// From Blackwell on, the compiler keeps the address of each value in registers, too.
 #if __CUDA_ARCH__ >= 1000
@@ -13,7 +16,7 @@ constexpr int kAtOnce = kBatch * 3 / 4;
 constexpr int kAtOnce = kBatch;
 #endif
 
-/// Largest difference between two pieces' values of a state, relative to its size or to 1: a few roundings of one walk.
+/// Largest difference between two pieces' values of a state, relative to its size or to 1: a few roundings of one run.
 constexpr float kAgree = 4.0f * 1.1920929e-7f;
 
 struct OfPiece {
@@ -72,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  // The first walk of the pieces has written nothing.
+  // The first run of the pieces has written nothing.
   const bool done = joined && args.iteration > 1;
   args.iterations[chain] = done ? args.iteration : 0;
   if (!done || args.call.state_out == nullptr) return;

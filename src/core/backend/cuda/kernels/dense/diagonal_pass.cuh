@@ -1,9 +1,12 @@
 // Passes gradients from the last piece of each chain to the first (diagonal_backward.cuh): those that enter a piece
 // take the place of those that leave it if none enter.
-//
-// Constants: kStates, kThreads, kBatch (pieces whose values are read at once).
+
+#include "backend/cuda/kernels/dense/pass.h"
+PENSTOCK_PASS(DiagonalJoin)
 
 #include "backend/cuda/kernels/dense/arguments.h"
+
+constexpr int kStates = kPass.states, kThreads = kPass.threads, kBatch = kPass.batch;
 
 struct OfPiece {
   float offset[kStates], gain[kStates * kStates];

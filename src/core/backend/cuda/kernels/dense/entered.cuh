@@ -1,10 +1,8 @@
-// States that enter a walk step: cleared by a reset, an output of the row, or the state that came in.
-//
-// Constants: kReset, kDescending.
+// States that enter a step: cleared by a reset, an output of the row, or the state that came in.
 
 #include "backend/cuda/kernels/dense/rows.cuh"
 
-/// Returns whether a row's states are cleared before a walk step; false for a step that the row does not have.
+/// Returns whether a row's states are cleared before a step; false for a step that the row does not have.
 PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
   if (!kReset || step < 0 || step >= row.length) return false;
   return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;

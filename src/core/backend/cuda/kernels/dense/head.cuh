@@ -1,19 +1,21 @@
-// Code shared by the kernels whose block holds the recurrent matrix of one head and walks over all steps of a slice of
+// Code shared by the kernels whose block holds the recurrent matrix of one head and runs all steps of a slice of
 // the rows. A warp has 16 units with all their gates, so that a thread has all values of a unit. In a product, lane 4 g
 // + t has units 2 g and 2 g + 1 of its warp in columns 2 t and 2 t + 1. With eight slots it uses all four values; with
 // four slots, which fill two columns each, the first column of both units; with two slots, which fill four columns
 // each, one unit. Fewer slots make a shorter step.
-//
-// Constants of the plan: Storage, Rule, kTanhUnit, kHead (D), kSlots, kResident (chunks of the matrix in registers),
-// kStages, kBlocks (of one multiprocessor), kAccess (bytes of one access to tensors), kDescending, kRagged, kReset,
-// kTraining, kEveryState (forward: every state is written; backward: has a gradient), kClip, kSharedBytes, kMeans
-// (units read means over their head).
+
+#include "backend/cuda/kernels/dense/pass.h"
+PENSTOCK_PASS(HeadPass)
 
 #include "backend/cuda/kernels/dense/cell.cuh"
 #include "backend/cuda/kernels/dense/fragments.cuh"
 #include "backend/cuda/kernels/dense/rows.cuh"
 #include "plan/kernels/dense_head_layout.h"
 
+constexpr int kHead = kPass.held.head, kAccess = kPass.held.access, kSharedBytes = kPass.held.shared_bytes;
+constexpr bool kTraining = kPass.held.training, kEveryState = kPass.held.every_state;
+constexpr int kSlots = kPass.slots, kResident = kPass.resident, kStages = kPass.stages, kBlocks = kPass.blocks;
+constexpr bool kRagged = kPass.ragged, kMeans = kPass.means;
 constexpr int G = DenseCell::G, S = DenseCell::S;
 static_assert(kSlots == 8 || kSlots == 4 || kSlots == 2);
 constexpr int kColumns = kSlots == 8 ? 2 : 1, kUnits = kSlots == 2 ? 1 : 2;  // of a thread

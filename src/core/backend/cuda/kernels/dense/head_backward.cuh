@@ -30,7 +30,7 @@ struct Backward {
   float input_bias[DenseCell::split ? G : 1][kUnits];
   Learnt learnt[kUnits], dlearnt[kColumns][kUnits];
   int length[kColumns];
-  bool forgets[kColumns];  // the step that was walked last began with a reset
+  bool forgets[kColumns];  // the step that ran last began with a reset
   Resets resets;
 
   __device__ __forceinline__ const Row* rows() const { return (const Row*)shared; }

@@ -1,6 +1,6 @@
 // Where the rows of a block's slice lie, and how tiles of them move between shared and global memory.
 //
-// A *slot* is a row's place in the slice. Walk steps count from where the recurrence starts: the last step of a row if
+// A *slot* is a row's place in the slice. Steps count from where the recurrence starts: the last step of a row if
 // it descends.
 
 #include "backend/cuda/kernels/dense/arguments.h"
@@ -33,7 +33,7 @@ struct Row {
     return row;
   }
 
-  /// Index in T of a walk step; padding counts upwards in either direction.
+  /// Index in T of a step; padding counts upwards in either direction.
   __device__ __forceinline__ int time(int step, bool descending) const {
     return first + (descending && step < length ? length - 1 - step : step);
   }
@@ -99,7 +99,7 @@ struct Mover {
   const Row* rows;
   Index channel;          // bytes from a position's first channel to the head's
   Index segment_stride;   // in the tensor, in bytes
-  char* address[places];  // at walk step 0
+  char* address[places];  // at step 0
   int shared[places];
   int length[places];
 
@@ -130,7 +130,7 @@ struct Mover {
   }
 
   /// Calls visit(number of the access, whether it exists, place in the tile, address) for this thread's accesses of a
-  /// walk step; of a step that no row has, before the first one or after the last, none exists.
+  /// step; of a step that no row has, before the first one or after the last, none exists.
   template <class Visit>
   __device__ __forceinline__ void for_each(int step, const Visit& visit) const {
     if constexpr (kept) {
@@ -145,7 +145,7 @@ struct Mover {
     }
   }
 
-  /// Starts copies of a walk step to a tile.
+  /// Starts copies of a step to a tile.
   __device__ __forceinline__ void fetch(char* tile, int step) const {
     for_each(step, [&](int, bool exists, int to, char* from) { FetchIf<kAccess>(exists, tile + to, from); });
   }
@@ -165,7 +165,7 @@ struct Mover {
     }
     return held;
   }
-  /// Writes a walk step, read from this tile.
+  /// Writes a step, read from this tile.
   __device__ __forceinline__ void store(const Held& held, const char* tile, int step) const {
     for_each(step, [&](int i, bool exists, int from, char* to) {
       if constexpr (kept) {

@@ -1,4 +1,4 @@
-// Rows by falling length, rows of equal length in their own order. Each thread finds the place of one row.
+// Rows by decreasing length, rows of equal length in their own order. Each thread finds the place of one row.
 //
 // Constants: kThreads.
 

@@ -1,10 +1,14 @@
 // Code of both passes whose steps are a matrix product and this kernel: each thread has one unit of one row.
 //
-// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kClip, kThreads, kMeans (units read means over
-// their head: a block then has one head of one row, and the threads beyond its units repeat the last unit).
+// Where units read means over their head, the threads of a block beyond its units repeat the last one.
+
+#include "backend/cuda/kernels/dense/pass.h"
+PENSTOCK_PASS(StepPass)
 
 #include "backend/cuda/kernels/dense/unit.cuh"
 
+constexpr int kHead = kPass.head, kThreads = kPass.threads;
+constexpr bool kMeans = kPass.means;
 static_assert(!kMeans || kHead <= kThreads);
 
 /// The mean of the head's units, which all threads of the block compute together. Sums have a fixed order.

@@ -1,6 +1,4 @@
 // Code of the kernels whose threads have one unit of one row each.
-//
-// Constants: Storage, Rule, kTanhUnit, kDescending, kReset, kClip.
 
 #include "backend/cuda/kernels/dense/cell.cuh"
 #include "backend/cuda/kernels/dense/entered.cuh"

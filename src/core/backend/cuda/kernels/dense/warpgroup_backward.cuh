@@ -8,8 +8,6 @@
 // A block's turn begins when all of a step has been sent: the sums of the two warpgroups of both blocks of the pair go
 // to the threads that apply the cell to a unit and a row. No block overwrites sums that others still read: a block that
 // sums up a step has the results that all blocks made of the sums of the step before.
-//
-// Constants: those of warpgroup_team.cuh, kClip.
 
 constexpr bool kBackward = true;
 #include "backend/cuda/kernels/dense/warpgroup_tape.cuh"
@@ -30,10 +28,10 @@ PENSTOCK_DEVICE void StoreRemote(unsigned to, const float4& value, unsigned barr
 
 /// Sends the block's gradients of R h.
 PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps) {
-  constexpr int slice_units = WarpgroupShape::slice_units, slices_of_gate = kUnitsOfTeam / slice_units;
+  constexpr int chunk_units = WarpgroupShape::chunk_units, chunks_of_gate = kUnitsOfTeam / chunk_units;
   constexpr int of_row = kUnits / 8, rows_at_once = 32 / of_row, pieces = kOwnRows / rows_at_once;
   // Items of a gate to which the block contributes.
-  constexpr int items = kUnits / slice_units > kDepth ? kUnits / slice_units / kDepth : 1;
+  constexpr int items = kUnits / chunk_units > kDepth ? kUnits / chunk_units / kDepth : 1;
   const int lane = threadIdx.x % 32, piece = lane % of_row, unit = team.first_unit() + piece * 8;
   static_assert(kInputStages == 1);
   if (kWide && lane == 0) shared.inputs[0].arrive();
@@ -48,13 +46,13 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
       for (int g = 0; g < kGates; ++g) {
         const char* const from = shared.sent(number * kPortions + portion, g) + piece * 16;
         char* const to =
-            exchange.sent(portion, number) + (g * slices_of_gate + unit / slice_units) * kShape.slice_bytes();
+            exchange.sent(portion, number) + (g * chunks_of_gate + unit / chunk_units) * kShape.chunk_bytes();
 #pragma unroll
         for (int i = 0; i < pieces; ++i) {
           const int row = i * rows_at_once + lane / of_row;
           const uint4 v = *(const uint4*)(from + row * kShape.sent_pitch());
           asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
-                           to + MatrixOfColumns::place(team.own_row() + row, unit % slice_units / 8)),
+                           to + MatrixOfColumns::place(team.own_row() + row, unit % chunk_units / 8)),
                        "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                        : "memory");
         }
@@ -62,8 +60,8 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
       if constexpr (!kShowBeforeCopies) ShowGlobalCopies();
       __syncwarp();
       if (lane < kGates * items) {
-        const int slice = lane / items * slices_of_gate + team.first_unit() / slice_units;
-        exchange.add(portion, slice / kDepth + lane % items);
+        const int chunk = lane / items * chunks_of_gate + team.first_unit() / chunk_units;
+        exchange.add(portion, chunk / kDepth + lane % items);
       }
       __syncwarp();
     }
@@ -107,7 +105,7 @@ struct Multiplier : Product {
     const int of_group =
         kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
     const int unit = team.group() * kShape.group_units() + of_group;
-    int of_all = team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
+    int of_all = team.share() * (kShape.chunks() * WarpgroupShape::chunk_units) + column;
     // Found anew for each word: the places of all would take registers that R needs.
     if constexpr (kPads) asm volatile("" : "+r"(of_all));
     const int row_of_gate = of_all % kUnitsOfTeam,

@@ -45,7 +45,7 @@ PENSTOCK_DEVICE float* ScalesOfMatrix(char* start) { return (float*)(start + kSh
 template <class ValueOf>
 PENSTOCK_DEVICE void FindScales(char* start, const ValueOf& value_of) {
   constexpr int tile = WarpgroupShape::tile_rows, rows = (kWide ? kParts : 1) * tile;
-  constexpr int columns = kShape.slices() * WarpgroupShape::slice_units;
+  constexpr int columns = kShape.chunks() * WarpgroupShape::chunk_units;
   auto* const words = (unsigned*)ScalesOfMatrix(start);
   if (threadIdx.x == 0) words[0] = 0;
   __syncthreads();

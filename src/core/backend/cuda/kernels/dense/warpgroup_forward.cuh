@@ -4,8 +4,6 @@
 // In the block's third warpgroup, one warp brings h: it waits until all blocks have sent an item, and starts its copy.
 // Another warp sends the block's units of h, counts them as sent, and writes them as y. The other two bring W x, and
 // write the tape, whose values the multiplying warps leave in the place of W x.
-//
-// Constants: those of warpgroup_team.cuh, kTraining.
 
 constexpr bool kBackward = false;
 #include "backend/cuda/kernels/dense/warpgroup_team.cuh"
@@ -61,10 +59,10 @@ struct Shared {
 PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps,
                                 const DenseForwardArguments& args) {
   constexpr int of_row = kUnits / 8, rows_at_once = 32 / of_row, pieces = (kOwnRows + rows_at_once - 1) / rows_at_once;
-  constexpr int slice_units = WarpgroupShape::slice_units;
+  constexpr int chunk_units = WarpgroupShape::chunk_units;
   const int lane = threadIdx.x % 32, piece = lane % of_row;
-  const int in_slice = team.first_unit() % slice_units / 8 + piece;
-  const int sent_at = kShape.slice_at(team.first_unit() / slice_units);
+  const int in_chunk = team.first_unit() % chunk_units / 8 + piece;
+  const int sent_at = kShape.chunk_at(team.first_unit() / chunk_units);
 #pragma unroll 1
   for (int number = 0; number <= steps; ++number) {
 #pragma unroll 1
@@ -83,14 +81,14 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
         for (int term = 0; term < kTerms; ++term) {
           const uint4 factors = FactorsOf(v[i], term);
           asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
-                           to + term * kShape.term_bytes() + MatrixOfColumns::place(team.own_row() + row, in_slice)),
+                           to + term * kShape.term_bytes() + MatrixOfColumns::place(team.own_row() + row, in_chunk)),
                        "r"(factors.x), "r"(factors.y), "r"(factors.z), "r"(factors.w)
                        : "memory");
         }
       }
       if constexpr (!kShowBeforeCopies) ShowGlobalCopies();
       __syncwarp();
-      if (lane == 0) exchange.add(portion, team.first_unit() / slice_units / kDepth);
+      if (lane == 0) exchange.add(portion, team.first_unit() / chunk_units / kDepth);
       __syncwarp();
       if (number == 0) continue;
 #pragma unroll
@@ -222,7 +220,7 @@ struct Multiplier : Product {
   }
   /// Returns the head's column that is a column of the block's.
   PENSTOCK_DEVICE int column_of_head(const Team& team, int column) {
-    return team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
+    return team.share() * (kShape.chunks() * WarpgroupShape::chunk_units) + column;
   }
   PENSTOCK_DEVICE float matrix_value(const char* row, int column) {
     return row != nullptr && IsOfHead(column) ? ((const float*)row)[column] : 0.0f;

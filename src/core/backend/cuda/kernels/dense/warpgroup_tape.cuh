@@ -6,7 +6,7 @@
 constexpr int kPassed = kShape.passed_values();
 /// Bytes of one gate, and of one float state, of all units of a block.
 constexpr int kGateBytes = kUnits * kBytes, kStateBytes = kUnits * 4;
-static_assert(kUnitsOfTeam % kShape.group_units() == 0 && kOwnItems * kItemParts * kDepth == kShape.slices());
+static_assert(kUnitsOfTeam % kShape.group_units() == 0 && kOwnItems * kItemParts * kDepth == kShape.chunks());
 static_assert(kPassed == 2 || kPassed % 4 == 0);
 
 /// Shared memory.

@@ -3,9 +3,10 @@
 // No block overwrites values that others still read: a step's values take the place of those of two steps before, and a
 // block that has all items of the step between knows that all blocks have multiplied by them.
 //
-// Constants: Storage, Rule, kTanhUnit, kBackward, kHead (D), kAccess (bytes that every address, stride and head is a
-// multiple of, at most 16 and at least 4), kDescending, kReset, kEveryState, kSharedBytes; of the
-// plan kRows, kPortions, kResident, kDepth, kStages, kShares, kKept, kStreamed as WarpgroupShape has them.
+// kBackward: which pass it is. kAccess is at least 4.
+
+#include "backend/cuda/kernels/dense/pass.h"
+PENSTOCK_PASS(WarpgroupPass)
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
@@ -13,6 +14,10 @@
 #include "backend/cuda/kernels/product/warpgroup.cuh"
 #include "plan/kernels/dense_warpgroup_shape.h"
 
+constexpr int kHead = kPass.held.head, kAccess = kPass.held.access, kSharedBytes = kPass.held.shared_bytes;
+constexpr bool kTraining = kPass.held.training, kEveryState = kPass.held.every_state;
+constexpr int kRows = kPass.rows, kPortions = kPass.portions, kResident = kPass.resident, kDepth = kPass.depth;
+constexpr int kStages = kPass.stages, kShares = kPass.shares, kKept = kPass.kept, kStreamed = kPass.streamed;
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
 /// Units of a team: those of a head, and after them others that no tensor has. Their states and gradients are 0.
 constexpr int kUnitsOfTeam = WarpgroupShape::padded(kHead, kBackward, kGates);
@@ -92,14 +97,14 @@ struct Team {
 
 /// Memory through which the blocks of a team exchange values.
 struct TeamExchange {
-  char* first;  // [portion][2][slice]
+  char* first;  // [portion][2][chunk]
   unsigned* counts;
 
   PENSTOCK_DEVICE TeamExchange of(char* exchange, int team) {
     char* const first = exchange + (Index)team * kShape.exchange_bytes();
     return {first, (unsigned*)(first + kShape.counts_at())};
   }
-  /// Returns the place of the values sent as `number`, in slices of the columns.
+  /// Returns the place of the values sent as `number`, in chunks of the columns.
   __device__ __forceinline__ char* sent(int portion, int number) const {
     return first + (portion * 2 + (number & 1)) * kShape.portion_bytes();
   }
@@ -225,7 +230,7 @@ struct Product {
 
   /// The column of the block's where item `i` of a part begins.
   PENSTOCK_DEVICE int column_of(int part, int i) {
-    return (kWide ? i : i * kParts + part) * kDepth * WarpgroupShape::slice_units;
+    return (kWide ? i : i * kParts + part) * kDepth * WarpgroupShape::chunk_units;
   }
 
   __device__ __forceinline__ int stage_of(unsigned number) const {
@@ -247,7 +252,7 @@ struct Product {
     BeginMultiplying();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
-      const unsigned long long high = h + (k / 4 * kShape.slice_bytes() + k % 4 * 32) / 16;
+      const unsigned long long high = h + (k / 4 * kShape.chunk_bytes() + k % 4 * 32) / 16;
       product(k, 0, high, (int)(i > 0 || k > 0));
       if constexpr (kTerms == 2) {
         product(k, 0, high + kShape.term_bytes() / 16, 1);
@@ -266,7 +271,7 @@ struct Product {
                                                   unsigned number) const {
     const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
     multiply_item(i, number, [&](int k, int term, unsigned long long h, int add) {
-      const int at = term * kShape.matrix_term_bytes() + k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32;
+      const int at = term * kShape.matrix_term_bytes() + k / 4 * WarpgroupShape::matrix_chunk_bytes + k % 4 * 32;
       MultiplyShared(sum, r + at / 16, h, add);
     });
   }
@@ -443,12 +448,12 @@ PENSTOCK_DEVICE void LayItems(char* memory, const Load& load, const PlaceOf& pla
   constexpr int of_item = kTerms * kDepth, of_part = kCount > 0 ? kCount * of_item : 1;
   constexpr int rows = WarpgroupShape::tile_rows, pieces = 8;
   for (int i = threadIdx.x; i < kParts * kCount * of_item * rows * pieces; i += kThreads) {
-    const int slice = i / (rows * pieces), row = kAlongRows ? i % rows : i / pieces % rows;
-    const int piece = kAlongRows ? i / rows % pieces : i % pieces, part = slice / of_part;
-    const int column = Product::column_of(part, place_of(slice % of_part / of_item)) +
-                       slice % kDepth * WarpgroupShape::slice_units + piece * 8;
-    *(uint4*)(memory + slice * WarpgroupShape::matrix_slice_bytes + MatrixOfColumns::place(row, piece)) =
-        load(part, row, column, slice % of_item / kDepth);
+    const int chunk = i / (rows * pieces), row = kAlongRows ? i % rows : i / pieces % rows;
+    const int piece = kAlongRows ? i / rows % pieces : i % pieces, part = chunk / of_part;
+    const int column = Product::column_of(part, place_of(chunk % of_part / of_item)) +
+                       chunk % kDepth * WarpgroupShape::chunk_units + piece * 8;
+    *(uint4*)(memory + chunk * WarpgroupShape::matrix_chunk_bytes + MatrixOfColumns::place(row, piece)) =
+        load(part, row, column, chunk % of_item / kDepth);
   }
 }
 

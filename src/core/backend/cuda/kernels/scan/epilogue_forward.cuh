@@ -1,14 +1,14 @@
 // A layer's forward pass in one launch, for large layers on Hopper: the product of x with the weights of all gates,
 // whose epilogue is the recurrence. A block takes tile after tile of one chunk of T by kTileChannels channels with all
 // their gates. One warp brings stages of x and of the weights (cp.async.bulk.tensor); two warpgroups multiply, 64 steps
-// each (wgmma), and leave the gates in shared memory, in the storage that a tape would have; a fourth warpgroup walks
-// over them while the next tile is multiplied. States go from chunk to chunk through memory, as in look_back.cuh.
-//
-// Constants besides those of walk.cuh: Rule, kStageInputs (of I, in a stage), kDepth (stages), kKeepGates, kProducts
-// (multiplications side by side), kSharedBytes.
+// each (wgmma), and leave the gates in shared memory, in the storage that a tape would have; a fourth warpgroup scans
+// them while the next tile is multiplied. States go from chunk to chunk through memory, as in look_back.cuh.
+
+#include "backend/cuda/kernels/scan/pass.h"
+PENSTOCK_PASS(LayerPass)
 
 #include "backend/cuda/kernels/cells.cuh"
-#include "backend/cuda/kernels/scan/walk.cuh"
+#include "backend/cuda/kernels/scan/span.cuh"
 
 #include "backend/cuda/kernels/product/warpgroup.cuh"
 
@@ -16,6 +16,9 @@
 #include "backend/cuda/kernels/scan/chain.cuh"
 #include "backend/cuda/kernels/scan/epilogue_arguments.h"
 
+constexpr int kStageInputs = kPass.stage_inputs, kDepth = kPass.depth, kProducts = kPass.products;
+constexpr int kSharedBytes = kPass.shared_bytes;
+constexpr bool kKeepGates = kPass.keep_gates;
 constexpr int kChunk = kGroups * kSteps, kWarp = 32;
 constexpr int kConsumers = 2, kRoles = kConsumers + 2;  // warpgroups: the epilogue, those that multiply, the producer
 static_assert(kChunk == kConsumers * 64 && kLanes == kWarp && kGroups * 8 == kWarp, "how threads share a tile");
@@ -27,10 +30,10 @@ using StageMatrix = MatrixOfColumnsOf<kStageLine>;
 
 /// Registers of a thread by its work. Four threads, one of each warpgroup, share 512 registers.
 constexpr int kMultiplyRegisters = (kProducts * kSums + 40) / 8 * 8, kCopyRegisters = 40,
-              kWalkRegisters = 512 - 2 * kMultiplyRegisters - kCopyRegisters;
+              kScanRegisters = 512 - 2 * kMultiplyRegisters - kCopyRegisters;
 /// A thread of the epilogue makes the terms of its steps once where its registers hold them; else twice, those of a few
 /// steps side by side.
-constexpr bool kKeepTerms = 2 * kSteps * kVector + 56 <= kWalkRegisters;
+constexpr bool kKeepTerms = 2 * kSteps * kVector + 56 <= kScanRegisters;
 constexpr int kSideBySide = kKeepTerms ? kSteps : 4;
 
 #include "backend/cuda/kernels/scan/forward_op.cuh"
@@ -59,11 +62,11 @@ PENSTOCK_DEVICE int RowOfGates(int step) { return kKeepGates ? step : step ^ (st
 
 /// The tiles of a block, one after the other: all channels of a chunk of every row, then those of later chunks, so that
 /// a block only ever waits for tiles of blocks that run or are done.
-struct TileWalk {
+struct TileSpan {
   const EpilogueArguments& args;
   unsigned tile;
 
-  __device__ __forceinline__ explicit TileWalk(const EpilogueArguments& arguments)
+  __device__ __forceinline__ explicit TileSpan(const EpilogueArguments& arguments)
       : args(arguments), tile(blockIdx.x) {}
 
   __device__ __forceinline__ int number() const { return (int)(tile % (unsigned)args.scan.chains); }
@@ -87,9 +90,9 @@ struct RingPlace {
   }
 };
 
-/// The position in T that a tile's first line in shared memory holds. Walks that descend read its lines backwards, and
-/// their last chunk begins with the row: copies begin nowhere before it.
-PENSTOCK_DEVICE int FirstTime(const Walk& row, int chunk) {
+/// The position in T that a tile's first line in shared memory holds. Descending recurrences read its lines backwards,
+/// and their last chunk begins with the row: copies begin nowhere before it.
+PENSTOCK_DEVICE int FirstTime(const Span& row, int chunk) {
   return row.first_row_step + (row.descending ? max(row.length - (chunk + 1) * kChunk, 0) : chunk * kChunk);
 }
 
@@ -97,9 +100,9 @@ PENSTOCK_DEVICE int FirstTime(const Walk& row, int chunk) {
 PENSTOCK_DEVICE void Produce(const EpilogueArguments& args, EpilogueShared& shared) {
   RingPlace at;
 #pragma unroll 1
-  for (TileWalk tiles(args); tiles.there(); tiles.next()) {
+  for (TileSpan tiles(args); tiles.there(); tiles.next()) {
     if (!tiles.has_steps()) continue;
-    const Walk row = FindRow(args.scan, tiles.number());
+    const Span row = FindRow(args.scan, tiles.number());
     const int time = FirstTime(row, tiles.chunk());
 #pragma unroll 1
     for (int n = 0; n < args.input_stages; ++n, at.next(kDepth)) {
@@ -213,7 +216,7 @@ struct Multiplier {
   __device__ __forceinline__ void run() {
     unsigned parity = 0;
 #pragma unroll 1
-    for (TileWalk tiles(args); tiles.there(); tiles.next()) {
+    for (TileSpan tiles(args); tiles.there(); tiles.next()) {
       if (!tiles.has_steps()) continue;
       start_sums(tiles.first_channel());
       multiply();
@@ -233,13 +236,13 @@ struct GatesOfTile {
   int piece;
 
   GatesOfTile() = default;
-  __device__ __forceinline__ GatesOfTile(const EpilogueShared& shared, const Walk& walk, int group) {
+  __device__ __forceinline__ GatesOfTile(const EpilogueShared& shared, const Span& span, int group) {
     const int step = group * kSteps;
-    const int steps = min(walk.length - walk.chunk_begin, kChunk);  // of the tile
-    first = walk.descending ? steps - 1 - step : step;
-    by = walk.descending ? -1 : 1;
-    const int in_half = walk.tile_channel % kGateColumns * Storage::bytes;
-    gates = shared.gates[0][walk.tile_channel / kGateColumns] + in_half % 16;
+    const int steps = min(span.length - span.chunk_begin, kChunk);  // of the tile
+    first = span.descending ? steps - 1 - step : step;
+    by = span.descending ? -1 : 1;
+    const int in_half = span.tile_channel % kGateColumns * Storage::bytes;
+    gates = shared.gates[0][span.tile_channel / kGateColumns] + in_half % 16;
     piece = in_half / 16;
   }
 
@@ -336,14 +339,14 @@ PENSTOCK_DEVICE float EnteringState(const Chain& chain, int channel, unsigned ep
 
 /// A warp of the epilogue: a quarter of the channels of all steps of a tile. Eight lanes stand side by side over
 /// channels, and four of such groups one after the other over time, so that no warp waits for another.
-struct Walker {
+struct Scanner {
   using Op = ForwardOpOver<EpilogueTerms<kKeepTerms>::Type>;
   const EpilogueArguments& args;
   EpilogueShared& shared;
   unsigned epoch_tag;
   int lane, group;  // over channels of the tile, and over time
 
-  __device__ __forceinline__ Walker(const EpilogueArguments& arguments, EpilogueShared& of_block)
+  __device__ __forceinline__ Scanner(const EpilogueArguments& arguments, EpilogueShared& of_block)
       : args(arguments),
         shared(of_block),
         epoch_tag(2 * arguments.scan.header->epoch),
@@ -352,11 +355,11 @@ struct Walker {
 
   /// The state before this thread's steps, once all is known that comes before. The first groups each speak for one of
   /// the channels that all groups of a lane share.
-  __device__ __forceinline__ void enter(Op& op, const Chain& chain, const Walk& walk, Tagged first, bool last,
+  __device__ __forceinline__ void enter(Op& op, const Chain& chain, const Span& span, Tagged first, bool last,
                                         float (&state)[kVector]) const {
     float gain[kVector], offset[kVector];
     for (int i = 0; i < kVector; ++i) gain[i] = Gain<Rule>::none(), offset[i] = 0.0f;
-    ForSteps(op, [&](int k) { op.compose(walk, k, gain, offset); });
+    ForSteps(op, [&](int k) { op.compose(span, k, gain, offset); });
     Effect before[kVector], whole;
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
@@ -370,7 +373,7 @@ struct Walker {
       if (i == group) whole = all;
     }
     float entering = first.value;
-    if (group < kVector) pass_on(chain, walk.tile_channel + group, whole, first, last, entering);
+    if (group < kVector) pass_on(chain, span.tile_channel + group, whole, first, last, entering);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
@@ -395,11 +398,11 @@ struct Walker {
   }
 
   /// Whole tiles of gates, as they lie in shared memory.
-  __device__ __forceinline__ void keep_gates(const TileWalk& tiles, const Walk& walk) const {
+  __device__ __forceinline__ void keep_gates(const TileSpan& tiles, const Span& span) const {
     if (threadIdx.x != 0) return;
     for (int g = 0; g < Rule::gates; ++g) {
       for (int half = 0; half < kGateHalves; ++half) {
-        StoreBox(args.gates, walk.first_channel + half * kGateColumns, g, FirstTime(walk, tiles.chunk()), walk.row,
+        StoreBox(args.gates, span.first_channel + half * kGateColumns, g, FirstTime(span, tiles.chunk()), span.row,
                  shared.gates[g][half]);
       }
     }
@@ -412,32 +415,32 @@ struct Walker {
     if (threadIdx.x % kWarp == 0) shared.gates_empty.arrive();
   }
 
-  /// The walk over a tile's gates, once they are there.
-  __device__ __forceinline__ void run_tile(const TileWalk& tiles, const Chain& chain, const Walk& walk, bool last,
+  /// The scan of a tile's gates, once they are there.
+  __device__ __forceinline__ void run_tile(const TileSpan& tiles, const Chain& chain, const Span& span, bool last,
                                            unsigned parity) const {
     Tagged first{0.0f, 0};
-    if (group < kVector) first = chain.look(walk.tile_channel + group);
+    if (group < kVector) first = chain.look(span.tile_channel + group);
     shared.gates_full.wait(parity);
-    if (kKeepGates) keep_gates(tiles, walk);
+    if (kKeepGates) keep_gates(tiles, span);
     Op op;
-    op.load(args.scan, walk, GatesOfTile(shared, walk, group));
+    op.load(args.scan, span, GatesOfTile(shared, span, group));
     if (kKeepTerms) leave();
     float state[kVector];
-    enter(op, chain, walk, first, last, state);
-    op.start(args.scan, chain, walk);
-    if (walk.valid == kSteps) {
-      ForSteps(op, [&](int k) { op.step(walk, k, state); });
+    enter(op, chain, span, first, last, state);
+    op.start(args.scan, chain, span);
+    if (span.valid == kSteps) {
+      ForSteps(op, [&](int k) { op.step(span, k, state); });
     } else {
       ForSteps(op, [&](int k) {
-        if (k < walk.valid) op.step(walk, k, state);
+        if (k < span.valid) op.step(span, k, state);
       });
     }
     if (!kKeepTerms) leave();
-    if (last) finish(chain, walk, state);
+    if (last) finish(chain, span, state);
   }
 
-  __device__ __forceinline__ void finish(const Chain& chain, const Walk& walk, const float (&state)[kVector]) const {
-    StoreLast(chain, walk, group, state);
+  __device__ __forceinline__ void finish(const Chain& chain, const Span& span, const float (&state)[kVector]) const {
+    StoreLast(chain, span, group, state);
     // Every warp of this launch has read the epoch before its chains could come this far.
     constexpr unsigned warps = kThreads / kWarp;
     if (threadIdx.x % kWarp == 0 && atomicAdd(&args.scan.header->finished, 1u) + 1 == warps * args.scan.chains) {
@@ -449,20 +452,20 @@ struct Walker {
   __device__ __forceinline__ void run() const {
     unsigned parity = 0;
 #pragma unroll 1
-    for (TileWalk tiles(args); tiles.there(); tiles.next()) {
+    for (TileSpan tiles(args); tiles.there(); tiles.next()) {
       const Chain chain{{args.scan, tiles.number()}, tiles.chunk()};
-      const Walk walk = FindWalk(args.scan, chain.number, chain.chunk * kChunk, lane, group);
-      const bool beyond = chain.chunk > 0 && walk.chunk_begin >= walk.length;
-      const bool last = !beyond && walk.length - walk.chunk_begin <= kChunk;
+      const Span span = FindSpan(args.scan, chain.number, chain.chunk * kChunk, lane, group);
+      const bool beyond = chain.chunk > 0 && span.chunk_begin >= span.length;
+      const bool last = !beyond && span.length - span.chunk_begin <= kChunk;
       if (tiles.has_steps()) {
-        run_tile(tiles, chain, walk, last, parity);
+        run_tile(tiles, chain, span, last, parity);
         parity ^= 1;
       } else if (last) {  // a row without steps
         float state[kVector];
-        for (int i = 0; i < kVector; ++i) state[i] = chain.entry(walk.tile_channel + i);
-        finish(chain, walk, state);
+        for (int i = 0; i < kVector; ++i) state[i] = chain.entry(span.tile_channel + i);
+        finish(chain, span, state);
       }
-      if (beyond || last) Op::clear_padding(walk, args.scan);
+      if (beyond || last) Op::clear_padding(span, args.scan);
     }
   }
 };
@@ -481,8 +484,8 @@ extern "C" __global__ void __launch_bounds__(kRoles* kWarpgroup, 1)
   __syncthreads();
   const int role = threadIdx.x / kWarpgroup;
   if (role == 0) {
-    SetRegisters<kWalkRegisters, (kWalkRegisters > 128)>();
-    Walker(args, shared).run();
+    SetRegisters<kScanRegisters, (kScanRegisters > 128)>();
+    Scanner(args, shared).run();
   } else if (role <= kConsumers) {
     SetRegisters<kMultiplyRegisters, true>();
     Multiplier(args, shared, role - 1).run();

@@ -1,8 +1,8 @@
 // The forward pass of a linear recurrence as an op. in[g] is value g of a step, of which a rule makes a and b; out[0]
 // is y.
 //
-// Constants besides those of walk.cuh: Rule; kKeepTerms: a thread keeps a and b of its steps, as floats; otherwise it
-// keeps the values as they lie in memory and makes the terms twice.
+// kKeepTerms: a thread keeps a and b of its steps, as floats; otherwise it keeps the values as they lie in memory and
+// makes the terms twice.
 
 /// The gain and b of one channel from the values of all gates.
 template <int kCount>
@@ -71,15 +71,15 @@ struct ForwardOpOver {
   Index out_stride;
 
   template <class Source>
-  __device__ __forceinline__ void load(const ScanArguments& args, const Walk& walk, const Source& source) {
+  __device__ __forceinline__ void load(const ScanArguments& args, const Span& span, const Source& source) {
     ChannelVectors learnt;
-    learnt.read(args, walk);
+    learnt.read(args, span);
     terms.load(source, learnt);
   }
 
-  __device__ __forceinline__ void compose(const Walk& walk, int k, float (&gain)[kVector],
+  __device__ __forceinline__ void compose(const Span& span, int k, float (&gain)[kVector],
                                           float (&offset)[kVector]) const {
-    const bool clear = kReset && (walk.resets >> k & 1);
+    const bool clear = kReset && (span.resets >> k & 1);
     for (int i = 0; i < kVector; ++i) {
       float a, b;
       terms.get(k, i, a, b);
@@ -88,14 +88,14 @@ struct ForwardOpOver {
     }
   }
 
-  __device__ __forceinline__ void start(const ScanArguments& args, const Place&, const Walk& walk) {
+  __device__ __forceinline__ void start(const ScanArguments& args, const Place&, const Span& span) {
     terms.forget();
-    out = walk.at(args.out[0], walk.begin);
-    out_stride = walk.stride(args.out[0]);
+    out = span.at(args.out[0], span.begin);
+    out_stride = span.stride(args.out[0]);
   }
 
-  __device__ __forceinline__ void step(const Walk& walk, int k, float (&state)[kVector]) {
-    const bool clear = kReset && (walk.resets >> k & 1);
+  __device__ __forceinline__ void step(const Span& span, int k, float (&state)[kVector]) {
+    const bool clear = kReset && (span.resets >> k & 1);
     for (int i = 0; i < kVector; ++i) {
       float a, b;
       terms.get(k, i, a, b);
@@ -105,10 +105,10 @@ struct ForwardOpOver {
     out += out_stride;
   }
 
-  __device__ __forceinline__ void finish(const ScanArguments&, const Place&, const Walk&) const {}
+  __device__ __forceinline__ void finish(const ScanArguments&, const Place&, const Span&) const {}
 
-  PENSTOCK_DEVICE void clear_padding(const Walk& walk, const ScanArguments& args) {
-    if constexpr (kLengths) ClearPadding(walk, args.out[0]);
+  PENSTOCK_DEVICE void clear_padding(const Span& span, const ScanArguments& args) {
+    if constexpr (kLengths) ClearPadding(span, args.out[0]);
   }
 };
 

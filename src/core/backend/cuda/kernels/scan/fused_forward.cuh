@@ -2,16 +2,18 @@
 // after chunk of one row and one tile of channels. The tile's weights stay in shared memory; gates go to memory only
 // where the backward pass will want them. For layers whose product is too small to be worth a launch and a way through
 // memory of its own.
-//
-// Constants besides those of walk.cuh, whose groups of threads here share the steps of a chunk: Rule, kInput (I),
-// kPiece (bytes of one copy of x), kKeepGates, kBlocks (of a multiprocessor), kSharedBytes.
+// Groups of threads share the steps of a chunk.
+
+#include "backend/cuda/kernels/scan/pass.h"
+PENSTOCK_PASS(LayerPass)
 
 #include "backend/cuda/kernels/cells.cuh"
-#include "backend/cuda/kernels/scan/walk.cuh"
+#include "backend/cuda/kernels/scan/span.cuh"
 
 #include "backend/cuda/kernels/scan/fused_arguments.h"
 
-constexpr bool kKeepTerms = true;
+constexpr int kInput = kPass.input, kPiece = kPass.piece, kBlocks = kPass.blocks, kSharedBytes = kPass.shared_bytes;
+constexpr bool kKeepGates = kPass.keep_gates, kKeepTerms = true;
 #include "backend/cuda/kernels/scan/forward_op.cuh"
 
 constexpr int kChunk = kGroups * kSteps;
@@ -40,17 +42,17 @@ PENSTOCK_DEVICE int RowStart(int row) { return row / kSteps * kGroupPitch + row 
 
 /// Starts copies of a chunk's x. Steps that do not exist become zero. A thread keeps to one piece of the steps, where
 /// there are threads enough.
-PENSTOCK_DEVICE void CopyChunk(const FusedArguments& args, const Walk& walk, int first, char* to) {
+PENSTOCK_DEVICE void CopyChunk(const FusedArguments& args, const Span& span, int first, char* to) {
   constexpr int pieces = kInput * Storage::bytes / kPiece;
   constexpr int rows_at_once = kThreads >= pieces ? kThreads / pieces : 1;
   constexpr int busy = kThreads >= pieces ? rows_at_once * pieces : kThreads;
   if (threadIdx.x >= busy) return;
-  const Index stride = walk.stride(args.x) * rows_at_once;
+  const Index stride = span.stride(args.x) * rows_at_once;
   for (int piece = threadIdx.x % pieces; piece < pieces; piece += busy) {
     int row = threadIdx.x / pieces;
-    const char* from = walk.start(args.x, piece * (kPiece / Storage::bytes), first + row);
+    const char* from = span.start(args.x, piece * (kPiece / Storage::bytes), first + row);
     for (; row < kChunk; row += rows_at_once) {
-      CopyAsync<kPiece>(to + RowStart(row) + piece * kPiece, from, first + row < walk.length);
+      CopyAsync<kPiece>(to + RowStart(row) + piece * kPiece, from, first + row < span.length);
       from += stride;
     }
   }
@@ -66,11 +68,11 @@ PENSTOCK_DEVICE void ClearTails(FusedShared& shared) {
 }
 
 /// Column [gate, channel] of the weights, input by input.
-PENSTOCK_DEVICE void LoadWeights(const FusedArguments& args, const Walk& walk, FusedShared& shared) {
+PENSTOCK_DEVICE void LoadWeights(const FusedArguments& args, const Span& span, FusedShared& shared) {
 #pragma unroll 4
   for (int n = threadIdx.x; n < kColumns * kPadded; n += kThreads) {
     const int column = n / kPadded, input = n % kPadded;
-    const int channel = walk.first_channel + column % kTileChannels;
+    const int channel = span.first_channel + column % kTileChannels;
     const Index row = (Index)(column / kTileChannels) * args.scan.channels + channel;
     const bool exists = channel < args.scan.channels && input < kInput;
     shared.weight[input * kColumnPitch + column] =
@@ -82,13 +84,13 @@ PENSTOCK_DEVICE void LoadWeights(const FusedArguments& args, const Walk& walk, F
 struct Gates {
   float sum[Rule::gates][kSteps][kVector];
 
-  __device__ __forceinline__ void start(const FusedArguments& args, const Walk& walk) {
+  __device__ __forceinline__ void start(const FusedArguments& args, const Span& span) {
 #pragma unroll
     for (int g = 0; g < Rule::gates; ++g) {
       float bias[kVector];
       for (int i = 0; i < kVector; ++i) bias[i] = 0.0f;
-      if (args.bias != nullptr && walk.active) {
-        const Values stored = Values::read(args.bias + ((Index)g * args.scan.channels + walk.channel) * Storage::bytes);
+      if (args.bias != nullptr && span.active) {
+        const Values stored = Values::read(args.bias + ((Index)g * args.scan.channels + span.channel) * Storage::bytes);
         for (int i = 0; i < kVector; ++i) bias[i] = stored.get(i);
       }
 #pragma unroll
@@ -120,22 +122,22 @@ struct Gates {
     }
   }
 
-  __device__ __forceinline__ void keep(const ScanArguments& args, const Walk& walk) const {
+  __device__ __forceinline__ void keep(const ScanArguments& args, const Span& span) const {
 #pragma unroll
     for (int g = 0; g < Rule::gates; ++g) {
-      char* to = walk.at(args.in[g], walk.begin);
-      const Index stride = walk.stride(args.in[g]);
+      char* to = span.at(args.in[g], span.begin);
+      const Index stride = span.stride(args.in[g]);
 #pragma unroll
       for (int k = 0; k < kSteps; ++k) {
-        if (k < walk.valid) Values::of(sum[g][k]).store(to);
+        if (k < span.valid) Values::of(sum[g][k]).store(to);
         to += stride;
       }
     }
   }
 
-  __device__ __forceinline__ void make(KeptTerms& terms, const ScanArguments& args, const Walk& walk) const {
+  __device__ __forceinline__ void make(KeptTerms& terms, const ScanArguments& args, const Span& span) const {
     ChannelVectors learnt;
-    learnt.read(args, walk);
+    learnt.read(args, span);
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       for (int i = 0; i < kVector; ++i) {
@@ -149,8 +151,8 @@ struct Gates {
 };
 
 /// Does the work of Stretches::enter(), but reads all channels of a thread at once, since there are many groups.
-PENSTOCK_DEVICE void Enter(const Stretches& stretches, const Walk& walk, int group, float (&state)[kVector]) {
-  const auto read = [&](const float* row) { return Floats::read((const char*)(row + walk.tile_channel)); };
+PENSTOCK_DEVICE void Enter(const Stretches& stretches, const Span& span, int group, float (&state)[kVector]) {
+  const auto read = [&](const float* row) { return Floats::read((const char*)(row + span.tile_channel)); };
   const Floats carry = read(stretches.carry);
   for (int i = 0; i < kVector; ++i) state[i] = carry.get(i);
 #pragma unroll 4
@@ -166,42 +168,42 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
   FusedShared& shared = *(FusedShared*)memory;
   const Place place{args.scan, (int)blockIdx.x};
   const int group = threadIdx.x / kLanes;
-  Walk walk = FindWalk(args.scan, place.number, 0, group);
-  CopyChunk(args, walk, 0, shared.x[0]);
+  Span span = FindSpan(args.scan, place.number, 0, group);
+  CopyChunk(args, span, 0, shared.x[0]);
   CommitCopies();
   ClearTails(shared);
-  LoadWeights(args, walk, shared);
+  LoadWeights(args, span, shared);
   for (int i = threadIdx.x; i < kTileChannels; i += kThreads) shared.carry[i] = place.entry(i);
 
   int begin = 0, stage = 0;
   do {
-    walk.move_to(args.scan, begin, group);
-    CopyChunk(args, walk, begin + kChunk, shared.x[stage ^ 1]);
+    span.move_to(args.scan, begin, group);
+    CopyChunk(args, span, begin + kChunk, shared.x[stage ^ 1]);
     CommitCopies();
     WaitForCopies<1>();
     __syncthreads();
     for (int i = threadIdx.x; i < kTileChannels; i += kThreads) shared.stretches.carry[i] = shared.carry[i];
     ForwardOp op;
     Gates gates;
-    gates.start(args, walk);
-    if (walk.valid > 0) gates.multiply(shared, shared.x[stage] + group * kGroupPitch, walk.tile_channel);
-    if constexpr (kKeepGates) gates.keep(args.scan, walk);
-    gates.make(op.terms, args.scan, walk);
-    shared.stretches.tell(op, walk, group);
+    gates.start(args, span);
+    if (span.valid > 0) gates.multiply(shared, shared.x[stage] + group * kGroupPitch, span.tile_channel);
+    if constexpr (kKeepGates) gates.keep(args.scan, span);
+    gates.make(op.terms, args.scan, span);
+    shared.stretches.tell(op, span, group);
     __syncthreads();
     float state[kVector];
-    Enter(shared.stretches, walk, group, state);
-    op.start(args.scan, place, walk);
-    WalkSteps(op, walk, state);
+    Enter(shared.stretches, span, group, state);
+    op.start(args.scan, place, span);
+    RunSteps(op, span, state);
     if (group == kGroups - 1) {
-      for (int i = 0; i < kVector; ++i) shared.carry[walk.tile_channel + i] = state[i];
+      for (int i = 0; i < kVector; ++i) shared.carry[span.tile_channel + i] = state[i];
     }
-    StoreLast(place, walk, group, state);
-    ForwardOp::clear_padding(walk, args.scan);
+    StoreLast(place, span, group, state);
+    ForwardOp::clear_padding(span, args.scan);
     begin += kChunk, stage ^= 1;
-  } while (begin < walk.length);
-  for (; kLengths && begin < walk.padded; begin += kChunk) {
-    walk.move_to(args.scan, begin, group);
-    ForwardOp::clear_padding(walk, args.scan);
+  } while (begin < span.length);
+  for (; kLengths && begin < span.padded; begin += kChunk) {
+    span.move_to(args.scan, begin, group);
+    ForwardOp::clear_padding(span, args.scan);
   }
 }

@@ -1,7 +1,5 @@
-// A linear recurrence over [B, T, C], walked once by blocks that hand the state on from chunk to chunk of T.
-//
-// Constants besides those of walk.cuh, whose groups of threads here share the steps of a tile: kPiece (bytes of one
-// copy), kWindow, kBlocks (blocks of a multiprocessor), kSharedBytes.
+// A linear recurrence over [B, T, C], run once by blocks that hand the state on from chunk to chunk of T.
+// Groups of threads share the steps of a tile.
 
 constexpr int kChunk = kGroups * kSteps;
 static_assert(kTileChannels <= kThreads, "each channel of a tile has a thread that looks back");
@@ -11,17 +9,17 @@ static_assert(kTileChannels <= kThreads, "each channel of a tile has a thread th
 constexpr int kRowBytes = kTileChannels * Storage::bytes;  // of one step of a tile
 constexpr int kTileBytes = kChunk * kRowBytes;             // of one tensor
 
-/// Starts copies of one tensor's part of a tile, each step `skip` further on the walk; steps that do not exist become
+/// Starts copies of one tensor's part of a tile, each step `skip` further; steps that do not exist become
 /// zero. The threads share the work as copies are widest, not as they will read.
-PENSTOCK_DEVICE void CopySteps(const Walk& walk, const ScanTensor& tensor, int channels, int skip, char* to) {
+PENSTOCK_DEVICE void CopySteps(const Span& span, const ScanTensor& tensor, int channels, int skip, char* to) {
   constexpr int pieces = kRowBytes / kPiece, rows_at_once = kThreads / pieces;
   static_assert(kChunk % rows_at_once == 0, "copies end where the tile does");
   const int row = threadIdx.x / pieces, piece = threadIdx.x % pieces;
-  const int channel = walk.first_channel + piece * (kPiece / Storage::bytes);
-  const int step = walk.chunk_begin + row + skip;
-  const int exist = channel < channels ? min(max(walk.length - step, 0), kChunk) : 0;
-  const char* p = walk.start(tensor, channel, step);
-  const Index stride = walk.stride(tensor) * rows_at_once;
+  const int channel = span.first_channel + piece * (kPiece / Storage::bytes);
+  const int step = span.chunk_begin + row + skip;
+  const int exist = channel < channels ? min(max(span.length - step, 0), kChunk) : 0;
+  const char* p = span.start(tensor, channel, step);
+  const Index stride = span.stride(tensor) * rows_at_once;
   to += row * kRowBytes + piece * kPiece;
 #pragma unroll
   for (int n = 0; n < kChunk; n += rows_at_once) {
@@ -33,10 +31,10 @@ PENSTOCK_DEVICE void CopySteps(const Walk& walk, const ScanTensor& tensor, int c
 /// Copies inputs 0 to kCount - 1 of an op. A recursion, since for a loop the compiler keeps more addresses at once than
 /// registers can hold.
 template <class Op, int kCount>
-PENSTOCK_DEVICE void CopyInputs(const Walk& walk, const ScanArguments& args, char* to) {
-  if constexpr (kCount > 1) CopyInputs<Op, kCount - 1>(walk, args, to);
+PENSTOCK_DEVICE void CopyInputs(const Span& span, const ScanArguments& args, char* to) {
+  if constexpr (kCount > 1) CopyInputs<Op, kCount - 1>(span, args, to);
   constexpr int skip = kCount - 1 == Op::kAhead ? 1 : 0;
-  CopySteps(walk, args.in[kCount - 1], args.channels, skip, to + (kCount - 1) * kTileBytes);
+  CopySteps(span, args.in[kCount - 1], args.channels, skip, to + (kCount - 1) * kTileBytes);
 }
 
 /// A tile's values in shared memory, tensor after tensor.
@@ -53,16 +51,16 @@ struct TileValues {
 /// A tile: one chunk of one chain, and what can be known of it before its values are there.
 struct Tile {
   Chain chain;
-  Walk walk;
+  Span span;
   bool last;        // of its row
   bool beyond;      // the row has no step here
   Tagged entering;  // threads below kTileChannels: what is known of the state that enters
 
   __device__ __forceinline__ Tile(const ScanArguments& args, unsigned which)
       : chain{{args, (int)(which % (unsigned)args.chains)}, (int)(which / (unsigned)args.chains)},
-        walk(FindWalk(args, chain.number, chain.chunk * kChunk, threadIdx.x / kLanes)) {
-    beyond = chain.chunk > 0 && walk.chunk_begin >= walk.length;
-    last = walk.length - walk.chunk_begin <= kChunk;
+        span(FindSpan(args, chain.number, chain.chunk * kChunk, threadIdx.x / kLanes)) {
+    beyond = chain.chunk > 0 && span.chunk_begin >= span.length;
+    last = span.length - span.chunk_begin <= kChunk;
     // Most often this already finds a state, and the block need not look again.
     entering = {0.0f, 0};
     if (!beyond && threadIdx.x < kTileChannels) entering = chain.look(threadIdx.x);
@@ -74,31 +72,31 @@ struct Tile {
 template <class Op, class Between>
 PENSTOCK_DEVICE void RunTile(const ScanArguments& args, ScanShared& shared, int turn, const Tile& tile, Op& op,
                              bool ready, const Between& between) {
-  const Walk& walk = tile.walk;
+  const Span& span = tile.span;
   if (tile.beyond) {
-    Op::clear_padding(walk, args);
+    Op::clear_padding(span, args);
     __syncthreads();
     return;
   }
   Stretches& stretches = shared.stretches[turn];
   const int group = threadIdx.x / kLanes;
-  stretches.tell(op, walk, group);
+  stretches.tell(op, span, group);
   __syncthreads();
   // While the owners of channels look back; what is then left is one multiplication.
   Effect before[kVector];
-  for (int i = 0; i < kVector; ++i) before[i] = stretches.effect(group, walk.tile_channel + i);
+  for (int i = 0; i < kVector; ++i) before[i] = stretches.effect(group, span.tile_channel + i);
   PassOn(shared, stretches, tile.chain, tile.entering, ready, tile.last, between);
   __syncthreads();
   float state[kVector];
   for (int i = 0; i < kVector; ++i) {
-    state[i] = Through(before[i].gain, before[i].offset, stretches.carry[walk.tile_channel + i]);
+    state[i] = Through(before[i].gain, before[i].offset, stretches.carry[span.tile_channel + i]);
   }
-  op.start(args, tile.chain, walk);
-  WalkSteps(op, walk, state);
-  op.finish(args, tile.chain, walk);
+  op.start(args, tile.chain, span);
+  RunSteps(op, span, state);
+  op.finish(args, tile.chain, span);
   if (!tile.last) return;
-  StoreLast(tile.chain, walk, group, state);
-  Op::clear_padding(walk, args);
+  StoreLast(tile.chain, span, group, state);
+  Op::clear_padding(span, args);
   // Every block of this launch has read the epoch before its chains could come this far.
   if (threadIdx.x == 0 && atomicAdd(&args.header->finished, 1u) + 1 == (unsigned)args.chains) {
     args.header->finished = 0;
@@ -118,9 +116,9 @@ PENSTOCK_DEVICE unsigned TakeTile(const ScanArguments& args) {
 template <class Op>
 PENSTOCK_DEVICE void CopyTile(const ScanArguments& args, char* to, unsigned tile) {
   if (tile < args.tiles) {
-    const Walk walk = FindWalk(args, tile % (unsigned)args.chains, (int)(tile / (unsigned)args.chains) * kChunk,
+    const Span span = FindSpan(args, tile % (unsigned)args.chains, (int)(tile / (unsigned)args.chains) * kChunk,
                                threadIdx.x / kLanes);
-    CopyInputs<Op, Op::kInputs>(walk, args, to);
+    CopyInputs<Op, Op::kInputs>(span, args, to);
   }
   CommitCopies();
 }
@@ -144,7 +142,7 @@ PENSTOCK_DEVICE void RunScan(const ScanArguments& args) {
     WaitForCopies<0>();
     __syncthreads();
     Op op;
-    op.load(args, tile.walk, TileValues{memory});
+    op.load(args, tile.span, TileValues{memory});
     // The next tile's values are asked for as soon as this one's are out of their way; but not before this block's
     // first look back, which would come to stand behind them in the queue for memory.
     const bool owner = threadIdx.x < kTileChannels && !tile.beyond;

@@ -37,5 +37,5 @@ struct ScanArguments {
   int channel_tiles;
   int chains;      // B * channel_tiles
   unsigned tiles;  // chains * chunks
-  int descending;  // walk from the last step to the first
+  int descending;  // the recurrence starts at the last step
 };

@@ -1,17 +1,17 @@
-// Gradients of y_t = a_t y_{t-1} + b_t, walked against the forward direction, down to those of the values of which a
+// Gradients of y_t = a_t y_{t-1} + b_t, run against the forward direction, down to those of the values of which a
 // rule makes a and b. in[g] is value g, in[kReadBack] is y, in[kReadBack + 1] is dy; out[g] becomes the gradient of
 // value g; each [B, T, C]. Outputs may be the values or dy, but not y. The state that is carried is a_t db_t, the
 // gradient of the state before step t: state_in is the gradient of the last state, state_out that of the first, and
 // `entry` the first state itself.
-//
-// Constants besides those of run.cuh: Rule; kReadBack: of the values of a step, how many its gradients depend on.
 
 #include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/scan/run.cuh"
 
+constexpr int kReadBack = kPass.read_back;
+
 struct BackwardOp {
   static constexpr int kInputs = kReadBack + 2;
-  static constexpr int kAhead = kReadBack;  // the state before a step is the output of the walk's next one
+  static constexpr int kAhead = kReadBack;  // the state before a step is the output of the next one of the recurrence
   Values value[kSteps][kReadBack], before[kSteps], dy[kSteps];
   ChannelVectors learnt, dlearnt;
   char* out[Rule::gates];
@@ -20,8 +20,8 @@ struct BackwardOp {
   int entry_step;  // the step of this thread that is the first in time, or -1
 
   template <class Source>
-  __device__ __forceinline__ void load(const ScanArguments& args, const Walk& walk, const Source& source) {
-    learnt.read(args, walk);
+  __device__ __forceinline__ void load(const ScanArguments& args, const Span& span, const Source& source) {
+    learnt.read(args, span);
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
 #pragma unroll
@@ -46,9 +46,9 @@ struct BackwardOp {
     return gain;
   }
 
-  __device__ __forceinline__ void compose(const Walk& walk, int k, float (&gain)[kVector],
+  __device__ __forceinline__ void compose(const Span& span, int k, float (&gain)[kVector],
                                           float (&offset)[kVector]) const {
-    const bool clear = kReset && (walk.resets >> k & 1);
+    const bool clear = kReset && (span.resets >> k & 1);
     for (int i = 0; i < kVector; ++i) {
       const float of_step = gain_of(k, i);
       offset[i] = clear ? 0.0f : Gain<Rule>::advance(of_step, dy[k].get(i) + offset[i], 0.0f);
@@ -56,7 +56,7 @@ struct BackwardOp {
     }
   }
 
-  __device__ __forceinline__ void start(const ScanArguments& args, const Place& place, const Walk& walk) {
+  __device__ __forceinline__ void start(const ScanArguments& args, const Place& place, const Span& span) {
     for (int i = 0; i < kVector; ++i) dlearnt.of[i].clear();
       // Gates once more, rather than their results in registers.
 #pragma unroll
@@ -65,15 +65,15 @@ struct BackwardOp {
     }
 #pragma unroll
     for (int g = 0; g < Rule::gates; ++g) {
-      out[g] = walk.at(args.out[g], walk.begin);
-      stride[g] = walk.stride(args.out[g]);
+      out[g] = span.at(args.out[g], span.begin);
+      stride[g] = span.stride(args.out[g]);
     }
-    entry = args.entry == nullptr ? nullptr : args.entry + place.states() + walk.tile_channel;
-    entry_step = walk.valid > 0 && walk.begin + walk.valid == walk.length ? walk.valid - 1 : -1;
+    entry = args.entry == nullptr ? nullptr : args.entry + place.states() + span.tile_channel;
+    entry_step = span.valid > 0 && span.begin + span.valid == span.length ? span.valid - 1 : -1;
   }
 
-  __device__ __forceinline__ void step(const Walk& walk, int k, float (&state)[kVector]) {
-    const bool clear = kReset && (walk.resets >> k & 1);
+  __device__ __forceinline__ void step(const Span& span, int k, float (&state)[kVector]) {
+    const bool clear = kReset && (span.resets >> k & 1);
     float gradient[Rule::gates][kVector];
     for (int i = 0; i < kVector; ++i) {
       float previous = before[k].get(i);
@@ -95,18 +95,18 @@ struct BackwardOp {
   }
 
   /// Writes what the thread's steps add to the gradients of the learnt vectors.
-  __device__ __forceinline__ void finish(const ScanArguments& args, const Place& place, const Walk& walk) const {
+  __device__ __forceinline__ void finish(const ScanArguments& args, const Place& place, const Span& span) const {
     if constexpr (LearntValues<Rule>::count > 0) {
-      if (walk.valid == 0 || args.dlearnt == nullptr) return;
-      const int row = place.number / args.channel_tiles, steps = row * args.step_groups + walk.begin / kSteps;
-      for (int i = 0; i < kVector; ++i) dlearnt.of[i].add_to(args.dlearnt, steps, args.channels, walk.channel + i);
+      if (span.valid == 0 || args.dlearnt == nullptr) return;
+      const int row = place.number / args.channel_tiles, steps = row * args.step_groups + span.begin / kSteps;
+      for (int i = 0; i < kVector; ++i) dlearnt.of[i].add_to(args.dlearnt, steps, args.channels, span.channel + i);
     }
   }
 
-  PENSTOCK_DEVICE void clear_padding(const Walk& walk, const ScanArguments& args) {
+  PENSTOCK_DEVICE void clear_padding(const Span& span, const ScanArguments& args) {
     if constexpr (kLengths) {
 #pragma unroll
-      for (int g = 0; g < Rule::gates; ++g) ClearPadding(walk, args.out[g]);
+      for (int g = 0; g < Rule::gates; ++g) ClearPadding(span, args.out[g]);
     }
   }
 };

@@ -1,10 +1,13 @@
 // One step of a scan cell for a few rows: gates = W x + bias, then h = a h + b, in one launch. A warp owns one channel:
 // it reads that channel's row of each gate's weights once for `kRows` rows of x, and sums them in a fixed order.
-//
-// Constants of the plan: Storage, Rule, kVector (values of one access), kWarps (of a block), kRows.
+
+#include "backend/cuda/kernels/scan/pass.h"
+PENSTOCK_PASS(LayerStepPass)
 
 #include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/scan/step_arguments.h"
+
+constexpr int kVector = kPass.vector, kWarps = kPass.warps, kRows = kPass.rows;
 
 using Part = Vector<Storage, kVector>;
 

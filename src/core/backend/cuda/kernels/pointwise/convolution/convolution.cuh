@@ -1,4 +1,4 @@
-// Code of the passes of a causal convolution: a thread walks over the steps of a chunk of a row for kVector
+// Code of the passes of a causal convolution: a thread runs over the steps of a chunk of a row for kVector
 // neighbouring channels, and the last inputs move through its registers.
 //
 // Constants: Storage, kTaps, kWidth, kVector, kGroups (of 32 threads, each at a chunk), kRun (steps of a chunk),

@@ -8,8 +8,8 @@ struct Sums {
 };
 
 /// One chunk. Steps that lie up to kBefore beyond it hear of dx through dy alone.
-PENSTOCK_DEVICE void Walk(const ConvolutionArguments& args, const Chunk& chunk, int column,
-                          const float (&weight)[kTaps][kVector], Sums& sums) {
+PENSTOCK_DEVICE void RunSteps(const ConvolutionArguments& args, const Chunk& chunk, int column,
+                              const float (&weight)[kTaps][kVector], Sums& sums) {
   Window x, dx;  // inputs so far; gradients of the last steps so far
   chunk.begin_window(args, column, x);
   dx.clear();
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kTaps; ++j) Load<F32>(args.weight, (Index)j * kWidth + column, weight[j]);
     const Index all = (Index)args.rows * args.chunks, stride = (Index)args.parts * kGroups;
     for (Index number = (Index)part * kGroups + group; number < all; number += stride) {
-      Walk(args, Chunk(args, number), column, weight, sums);
+      RunSteps(args, Chunk(args, number), column, weight, sums);
     }
   }
 #pragma unroll

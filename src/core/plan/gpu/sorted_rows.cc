@@ -1,4 +1,4 @@
-#include "plan/gpu/falling_rows.h"
+#include "plan/gpu/sorted_rows.h"
 
 #include <algorithm>
 #include <iterator>
@@ -39,8 +39,8 @@ std::vector<Index> rows_worth_a_plan(const GpuDenseProblem& problem, const GpuMo
   return counts;
 }
 
-std::vector<FallingStage> falling_stages(std::span<const FallingPlan> plans, std::span<const Index> sizes,
-                                         double begin_microseconds) {
+std::vector<SortedStage> sorted_stages(std::span<const SortedPlan> plans, std::span<const Index> sizes,
+                                       double begin_microseconds) {
   const auto steps = static_cast<Index>(sizes.size());
   const std::size_t count = plans.size();
   std::vector<Index> from(count);  // first step with few enough rows for each plan
@@ -63,7 +63,7 @@ std::vector<FallingStage> falling_stages(std::span<const FallingPlan> plans, std
   for (std::size_t p = 1; p < count; ++p) {
     if (from[p] < steps && time(p, steps) < time(last, steps)) last = p;
   }
-  std::vector<FallingStage> stages;
+  std::vector<SortedStage> stages;
   for (Index end = steps; last < count; end = from[last], last = previous[last]) {
     stages.push_back({last, from[last], end - from[last]});
   }

@@ -1,8 +1,12 @@
 // Where a thread stands in a linear recurrence over [B, T, C], and what it does there: what all kernels of it share.
 //
-// Constants of the plan: Storage, kVector (channels of a thread), kLanes (threads over channels), kGroups (of such
-// threads), kSteps (steps of a thread at once), kLengths, kReset.
+// The text of each kernel begins with Storage, Rule and kPass, one of the structs in pass.h.
 
+#include "backend/cuda/kernels/scan/pass.h"
+
+constexpr int kVector = kPass.tile.vector, kLanes = kPass.tile.lanes, kGroups = kPass.tile.groups,
+              kSteps = kPass.tile.steps;
+constexpr bool kLengths = kPass.tile.lengths, kReset = kPass.tile.reset;
 constexpr int kThreads = kLanes * kGroups;
 constexpr int kTileChannels = kLanes * kVector;
 static_assert(kSteps <= 32, "resets are the bits of a word");
@@ -37,11 +41,11 @@ struct Place {
   __device__ float entry(int channel) const { return of(args.state_in, channel); }
 };
 
-/// The steps of one thread. Walk steps count from where the recurrence starts: the last one if it descends.
-struct Walk {
+/// The steps and channels of one thread. Steps count from where the recurrence starts: the last one if it descends.
+struct Span {
   int row, first_row_step;    // the row, and where in its tensors it starts (packed rows)
   int length, padded;         // steps that exist, and that have memory
-  int chunk_begin;            // first walk step of the chunk
+  int chunk_begin;            // first step of the chunk, in the order of the recurrence
   int begin;                  // and of this thread
   int first_channel;          // of the tile
   int channel, tile_channel;  // of C and of the tile: the first one of this thread
@@ -65,7 +69,7 @@ struct Walk {
     }
   }
 
-  /// Index in T of a walk step; steps beyond the length are padding and count upwards.
+  /// Index in T of a step of the recurrence; steps beyond the length are padding and count upwards.
   __device__ int time(int step) const { return descending && step < length ? length - 1 - step : step; }
 
   __device__ char* start(const ScanTensor& tensor, int from_channel, int step) const {
@@ -73,7 +77,7 @@ struct Walk {
            (Index)from_channel * Storage::bytes;
   }
   __device__ char* at(const ScanTensor& tensor, int step) const { return start(tensor, channel, step); }
-  /// Returns the distance from one walk step to the next, if both exist. The compiler may not know that it is the same
+  /// Returns the distance from one step to the next, if both exist. The compiler may not know that it is the same
   /// for every tile: it would keep all multiples of it in registers.
   __device__ Index stride(const ScanTensor& tensor) const {
     Index stride = descending ? -tensor.step_stride : tensor.step_stride;
@@ -83,63 +87,63 @@ struct Walk {
 };
 
 /// Writes zeros where a tensor has memory but the row no step.
-PENSTOCK_DEVICE void ClearPadding(const Walk& walk, const ScanTensor& tensor) {
-  if (!walk.active) return;
-  for (int k = walk.valid; k < kSteps && walk.begin + k < walk.padded; ++k) {
-    Values::zero().store(walk.at(tensor, walk.begin + k));
+PENSTOCK_DEVICE void ClearPadding(const Span& span, const ScanTensor& tensor) {
+  if (!span.active) return;
+  for (int k = span.valid; k < kSteps && span.begin + k < span.padded; ++k) {
+    Values::zero().store(span.at(tensor, span.begin + k));
   }
 }
 
 /// A row of a chain, wherever its threads stand.
-PENSTOCK_DEVICE Walk FindRow(const ScanArguments& args, int number) {
-  Walk walk;
-  walk.row = number / args.channel_tiles;
-  walk.first_row_step = 0;
-  walk.length = walk.padded = (int)args.steps;
-  walk.descending = args.descending != 0;
+PENSTOCK_DEVICE Span FindRow(const ScanArguments& args, int number) {
+  Span span;
+  span.row = number / args.channel_tiles;
+  span.first_row_step = 0;
+  span.length = span.padded = (int)args.steps;
+  span.descending = args.descending != 0;
   if constexpr (kLengths) {
     if (args.cu_seqlens != nullptr) {
       // Numbers from outside that nobody could check without waiting for the GPU: no row leaves the tensor.
-      const Index first = min(max(args.cu_seqlens[walk.row], 0ll), args.steps);
-      walk.first_row_step = (int)first;
-      walk.length = (int)min(max(args.cu_seqlens[walk.row + 1] - first, 0ll), args.steps - first);
-      walk.padded = walk.length;
-      walk.row = 0;
+      const Index first = min(max(args.cu_seqlens[span.row], 0ll), args.steps);
+      span.first_row_step = (int)first;
+      span.length = (int)min(max(args.cu_seqlens[span.row + 1] - first, 0ll), args.steps - first);
+      span.padded = span.length;
+      span.row = 0;
     } else {
-      walk.length = (int)min(max(args.lengths[walk.row], 0ll), args.steps);
+      span.length = (int)min(max(args.lengths[span.row], 0ll), args.steps);
     }
   }
-  return walk;
+  return span;
 }
 
-/// Finds the walk of thread `lane` over channels and `group` over time of a block: a row and a tile of channels, in the
-/// chunk that begins with a walk step.
-PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int lane, int group) {
-  Walk walk = FindRow(args, number);
-  walk.tile_channel = lane * kVector;
-  walk.first_channel = number % args.channel_tiles * kTileChannels;
-  walk.channel = walk.first_channel + walk.tile_channel;
-  walk.active = walk.channel < args.channels;
-  walk.move_to(args, chunk_begin, group);
-  return walk;
+/// Finds the span of thread `lane` over channels and `group` over time of a block: a row and a tile of channels, in the
+/// chunk that begins with a step.
+PENSTOCK_DEVICE Span FindSpan(const ScanArguments& args, int number, int chunk_begin, int lane, int group) {
+  Span span = FindRow(args, number);
+  span.tile_channel = lane * kVector;
+  span.first_channel = number % args.channel_tiles * kTileChannels;
+  span.channel = span.first_channel + span.tile_channel;
+  span.active = span.channel < args.channels;
+  span.move_to(args, chunk_begin, group);
+  return span;
 }
 
-/// Finds the walk of a thread in a block whose threads count the channels first.
-PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int group) {
-  return FindWalk(args, number, chunk_begin, (int)threadIdx.x % kLanes, group);
+/// Finds the span of a thread in a block whose threads count the channels first.
+PENSTOCK_DEVICE Span FindSpan(const ScanArguments& args, int number, int chunk_begin, int group) {
+  return FindSpan(args, number, chunk_begin, (int)threadIdx.x % kLanes, group);
 }
 
 /// The values of the learnt vectors of a thread's channels.
 struct ChannelVectors {
   LearntValues<Rule> of[kVector];
 
-  __device__ __forceinline__ void read(const ScanArguments& args, const Walk& walk) {
+  __device__ __forceinline__ void read(const ScanArguments& args, const Span& span) {
     using One = Vector<Storage, 1>;
 #pragma unroll
     for (int k = 0; k < LearntValues<Rule>::count; ++k) {
-      const char* const vector = args.learnt + ((Index)k * args.channels + walk.channel) * Storage::bytes;
+      const char* const vector = args.learnt + ((Index)k * args.channels + span.channel) * Storage::bytes;
       for (int i = 0; i < kVector; ++i) {
-        of[i].of[k] = walk.active ? One::read(vector + i * Storage::bytes).get(0) : 0.0f;
+        of[i].of[k] = span.active ? One::read(vector + i * Storage::bytes).get(0) : 0.0f;
       }
     }
   }
@@ -147,24 +151,24 @@ struct ChannelVectors {
 
 /// An op's steps of this thread, from the state before them to the one after.
 template <class Op>
-PENSTOCK_DEVICE void WalkSteps(Op& op, const Walk& walk, float (&state)[kVector]) {
-  if (walk.valid == kSteps) {
+PENSTOCK_DEVICE void RunSteps(Op& op, const Span& span, float (&state)[kVector]) {
+  if (span.valid == kSteps) {
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k) op.step(walk, k, state);
+    for (int k = 0; k < kSteps; ++k) op.step(span, k, state);
   } else {
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
-      if (k < walk.valid) op.step(walk, k, state);
+      if (k < span.valid) op.step(span, k, state);
     }
   }
 }
 
 /// The state after a row's last step, from the thread that holds it.
-PENSTOCK_DEVICE void StoreLast(const Place& place, const Walk& walk, int group, const float (&state)[kVector]) {
+PENSTOCK_DEVICE void StoreLast(const Place& place, const Span& span, int group, const float (&state)[kVector]) {
   const bool holds_end =
-      walk.valid > 0 ? walk.begin + walk.valid == walk.length : walk.length == 0 && group == 0 && walk.active;
+      span.valid > 0 ? span.begin + span.valid == span.length : span.length == 0 && group == 0 && span.active;
   if (place.args.state_out == nullptr || !holds_end) return;
-  float* out = place.args.state_out + place.states() + walk.tile_channel;
+  float* out = place.args.state_out + place.states() + span.tile_channel;
   for (int i = 0; i < kVector; ++i) out[i] = state[i];
 }
 
@@ -188,14 +192,14 @@ struct Stretches {
   /// Stores the effect of this thread's steps for the others, who read it behind a barrier. Steps that do not exist may
   /// count: they come last.
   template <class Op>
-  __device__ __forceinline__ void tell(const Op& op, const Walk& walk, int group) {
+  __device__ __forceinline__ void tell(const Op& op, const Span& span, int group) {
     float of_gain[kVector], of_offset[kVector];
     for (int i = 0; i < kVector; ++i) of_gain[i] = Gain<Rule>::none(), of_offset[i] = 0.0f;
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k) op.compose(walk, k, of_gain, of_offset);
+    for (int k = 0; k < kSteps; ++k) op.compose(span, k, of_gain, of_offset);
     for (int i = 0; i < kVector; ++i) {
-      gain[group][walk.tile_channel + i] = of_gain[i];
-      offset[group][walk.tile_channel + i] = of_offset[i];
+      gain[group][span.tile_channel + i] = of_gain[i];
+      offset[group][span.tile_channel + i] = of_offset[i];
     }
   }
 
