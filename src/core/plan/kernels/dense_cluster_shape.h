@@ -1,13 +1,7 @@
 // Work distribution and shared memory layout of the cluster kernels. The host plans with it, and the kernels use it.
 // Freestanding, without include guard: each side includes it once, in its own namespace.
 
-#ifndef PENSTOCK_LAYOUT
-#ifdef __CUDACC__
-#define PENSTOCK_LAYOUT __device__ constexpr
-#else
-#define PENSTOCK_LAYOUT constexpr
-#endif
-#endif
+#include "plan/kernels/layout.h"
 
 /// The units of a head are split into blocks of 8. CTAs exchange their values in *pieces* of 16 bytes. A CTA of the
 /// cluster has `blocks` blocks with all their gates; blocks beyond the head have weights of 0.

@@ -1,13 +1,7 @@
 // Shared memory layout of the kernels in which a block holds the recurrent matrix of a head, for the planner and the
 // kernels. Freestanding, without include guard: each side includes it once, in its own namespace.
 
-#ifndef PENSTOCK_LAYOUT
-#ifdef __CUDACC__
-#define PENSTOCK_LAYOUT __device__ constexpr
-#else
-#define PENSTOCK_LAYOUT constexpr
-#endif
-#endif
+#include "plan/kernels/layout.h"
 
 /// The values that determine the layout of a block.
 struct HeadShape {

@@ -2,13 +2,7 @@
 // The host plans with it, and the kernels use it. Freestanding, without include guard: each side includes it once, in
 // its own namespace.
 
-#ifndef PENSTOCK_LAYOUT
-#ifdef __CUDACC__
-#define PENSTOCK_LAYOUT __device__ constexpr
-#else
-#define PENSTOCK_LAYOUT constexpr
-#endif
-#endif
+#include "plan/kernels/layout.h"
 
 /// A *team* of blocks shares R of a head. A warpgroup multiplies 64 rows of the matrix at once by the operands of many
 /// batch rows, of which the first axis is cut into *items*. A third warpgroup loads items and inputs, and sends the
