@@ -60,9 +60,9 @@ struct DiagonalPass {
   int training, every_state;  ///< As of HeldMatrix.
   int ahead;                  ///< Steps that values are read before they are used.
   int threads;                ///< Of a block.
-  int pieces;                 ///< Forward: chains are cut.
-  int exact;                  ///< Forward: runs chains as a whole that have not joined.
-  int summary;                ///< Backward: finds the effect of each piece, and writes nothing else.
+  int pieces = 0;             ///< Forward: chains are cut.
+  int exact = 0;              ///< Forward: runs chains as a whole that have not joined.
+  int summary = 0;            ///< Backward: finds the effect of each piece, and writes nothing else.
 };
 
 /// From piece to piece of the chains.

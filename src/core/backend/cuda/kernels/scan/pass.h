@@ -28,17 +28,17 @@ struct ScanPass {
 
 /// A layer in one launch: gates from x, and the scan over them.
 struct LayerPass {
-  ScanTile tile;
-  int keep_gates;    ///< Gates are written for the backward pass.
-  int shared_bytes;  ///< Of the plan, which the kernel's own layout has to equal.
+  ScanTile tile = {};
+  int keep_gates = 0;    ///< Gates are written for the backward pass.
+  int shared_bytes = 0;  ///< Of the plan, which the kernel's own layout has to equal.
   // ScanAlgorithm::fused
-  int piece;   ///< Bytes of one copy of x.
-  int blocks;  ///< Of a multiprocessor.
-  int input;   ///< I.
+  int piece = 0;   ///< Bytes of one copy of x.
+  int blocks = 0;  ///< Of a multiprocessor.
+  int input = 0;   ///< I.
   // ScanAlgorithm::epilogue
-  int stage_inputs;  ///< Of I, in a stage.
-  int depth;         ///< Stages.
-  int products;      ///< Multiplications side by side.
+  int stage_inputs = 0;  ///< Of I, in a stage.
+  int depth = 0;         ///< Stages.
+  int products = 0;      ///< Multiplications side by side.
 };
 
 /// One step of a layer in one launch.
