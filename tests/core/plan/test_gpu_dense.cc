@@ -84,7 +84,7 @@ TEST(GpuDense, CutsTheStepsOfDiagonalsWhereRowsAreFew) {
   const GpuDensePlan cut = plan_gpu_dense(few, h200());
   EXPECT_EQ(cut.algorithm, DenseAlgorithm::diagonal);
   EXPECT_GE(cut.pieces, 128);
-  EXPECT_THAT(cut.explain(), HasSubstr("Newton's iteration joins the pieces"));
+  EXPECT_THAT(cut.explain(), HasSubstr("Newton's method joins the pieces"));
   GpuDenseProblem training = few;
   training.training = true;
   EXPECT_EQ(plan_gpu_dense(training, h200()).pieces, cut.pieces) << "the same bits with a tape and without";
