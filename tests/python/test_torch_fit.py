@@ -13,7 +13,7 @@ ours = pytest.importorskip("penstock.torch", reason="PyTorch is too old")
 
 from penstock.torch import train as command_line  # noqa: E402
 from penstock.torch._fitting import options as fit_options  # noqa: E402
-from penstock.torch._fitting import optimizers, rates  # noqa: E402
+from penstock.torch._fitting import average, optimizers, rates  # noqa: E402
 
 torch.set_num_threads(1)
 WORDS = ["river", "stone", "bridge", "water", "the", "flows", "under", "old", "a", "slowly"]
@@ -233,7 +233,7 @@ def test_average_is_that_of_swa_utils():
     layer = torch.nn.Linear(3, 4)
     theirs = torch.optim.swa_utils.AveragedModel(layer, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.95))
     theirs.update_parameters(layer)  # the first call copies
-    mine = optimizers.Average(list(layer.parameters()), 0.95)
+    mine = average.Average(list(layer.parameters()), 0.95)
     for _ in range(100):
         with torch.no_grad():
             for p in layer.parameters():

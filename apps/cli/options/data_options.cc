@@ -154,7 +154,10 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
   } catch (const Error& error) {
     // The task calls it length; on the command line --length is the window of a text.
     const auto words = [](const std::string& setting, const std::string&) {
-      return setting == "length" ? std::string("--task-length") : std::string();
+      if (setting == "task") return std::string();
+      std::string option = setting == "length" ? "--task-length" : "--" + setting;
+      std::ranges::replace(option, '_', '-');
+      return option;
     };
     throw Error(error.code(), error.message().text(words), error.fields());
   }
