@@ -10,7 +10,7 @@
 /// prime, one past a vector or a tile (17, 33, 65).
 namespace penstock::test {
 
-enum class RowForm { full, lengths, packed, falling };  // falling: packed, none longer than the one before
+enum class RowForm { full, lengths, packed, sorted };  // sorted: packed, none longer than the one before
 
 /// Where the elements of a sequence lie. A slice is some of the channels of a wider contiguous tensor; gapped ones also
 /// leave elements between the rows (or steps) unused.
