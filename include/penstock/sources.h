@@ -6,8 +6,8 @@
 /// Sources of data: files, folders, and standard input.
 namespace penstock {
 
-/// Paths of data: files, folders (all files in them, in the order of their names), or "-" for standard input. Files
-/// that are compressed by gzip are decompressed when they are read.
+/// Paths of data: files, folders (all files in them, in the order of their names), patterns such as "shards/*.bin", or
+/// "-" for standard input. Files that gzip or zstd has compressed are decompressed when they are read.
 using Sources = std::vector<std::string>;
 
 /// Returns the files of sources. A folder is replaced by the files in it and in its subfolders, in the order of their

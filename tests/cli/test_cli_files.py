@@ -51,7 +51,7 @@ def series(*rows):
         ("constant.csv", "a,b\n1,x\n1,y\n", 'constant.csv: no numeric column changes, so there is nothing to learn from '
          'among "a", "b"'),
         ("program.txt", b"ab\0cd" * 99, "program.txt: this is binary data (byte 3 is 0), not a text; --bytes reads it "
-         "anyway"),
+         "anyway; --tokens uint16 reads token ids of two bytes"),
         ("table.csv", b"PAR1" + bytes(99), "table.csv: this is a Parquet file, not a table in text; pandas turns one into "
          "CSV: python3 -c \"import pandas; pandas.read_parquet('in').to_csv('out.csv')\""),
         ("table.parquet", b"PAR1" + bytes(99), "table.parquet: this is a Parquet file, not a text; pandas turns one into "
@@ -61,7 +61,7 @@ def series(*rows):
         ("arrays.npz", zipped("x.npy"), "arrays.npz: this is a ZIP archive of NumPy arrays, not a text; NumPy turns one into "
          "CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', numpy.load('in')['NAME'], delimiter=',')\""),
         ("weights.pt", zipped("archive/data.pkl"), "weights.pt: this is a file of PyTorch, not a text; --bytes reads it "
-         "anyway"),
+         "anyway; --tokens uint16 reads token ids of two bytes"),
         ("books.zip", zipped("book.txt"), "books.zip: this is a ZIP archive, not a text; unpack it first: unzip"),
         ("cut.csv.gz", gzip.compress(series().encode(), mtime=0)[:-9], "cut.csv.gz: damaged gzip data: they end too early"),
         ("bits.csv.gz", damaged(gzip.compress(series().encode(), mtime=0)), None),

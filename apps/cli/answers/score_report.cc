@@ -166,7 +166,13 @@ Json groups_json(const std::vector<GroupScore>& groups) {
 std::optional<std::size_t> xz_size(std::string_view text) {
   lzma_stream stream = LZMA_STREAM_INIT;
   const std::unique_ptr<lzma_stream, decltype(&lzma_end)> until_the_end(&stream, lzma_end);
-  lzma_ret status = lzma_easy_encoder(&stream, 9 | LZMA_PRESET_EXTREME, LZMA_CHECK_CRC64);
+  lzma_options_lzma options;
+  lzma_lzma_preset(&options, 9 | LZMA_PRESET_EXTREME);
+  // A dictionary beyond the text takes memory, ten times its size, and finds nothing.
+  options.dict_size =
+      std::clamp<std::uint32_t>(static_cast<std::uint32_t>(text.size()), LZMA_DICT_SIZE_MIN, options.dict_size);
+  const lzma_filter filters[] = {{LZMA_FILTER_LZMA2, &options}, {LZMA_VLI_UNKNOWN, nullptr}};
+  lzma_ret status = lzma_stream_encoder(&stream, filters, LZMA_CHECK_CRC64);
   constexpr std::size_t piece = 1 << 16;
   std::vector<std::uint8_t> packed(piece);
   while (status == LZMA_OK) {

@@ -181,12 +181,13 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
   add_origin(out, file);
   line(out, "model", describe_model(model));
   line(out, "task", std::string(to_string(data.task)));
-  if (data.task == Task::language) line(out, "reads", "bytes");
+  const bool bytes = data.task == Task::language && reads_bytes(model);
+  if (bytes) line(out, "reads", "bytes");
   if (data.labels_texts()) {
     line(out, "reads",
          fmt::format("texts of column {}, up to {} each", printable(data.labels.text_column),
                      counted(data.labels.longest_text, "byte")));
-  } else if (data.task != Task::language && data.vocabulary > 0) {
+  } else if (!bytes && data.vocabulary > 0) {
     line(out, "reads", fmt::format("tokens: integers 0 to {}", data.vocabulary - 1));
   }
   if (data.vocabulary == 0) line(out, "reads", columns_text(data, data.inputs));

@@ -350,7 +350,7 @@ class Prediction {
     const Evaluation score = evaluate(model_, *dataset, options);
     if (arguments_.json) {
       Json json = {{"task", source()}, {"length", task.validation_length}};
-      json.update(evaluation_json(Task::classify, score));
+      json.update(evaluation_json(data(), score));
       output_.write(json_line(json));
     } else {
       output_.write(fmt::format("accuracy {:.2f} %, loss {} on {} in sequences of {}\n", 100.0 * score.accuracy,

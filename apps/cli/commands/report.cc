@@ -10,6 +10,7 @@
 #include "bench/suite/child_process.h"
 #include "commands/commands.h"
 #include "options/data_options.h"
+#include "options/load_model.h"
 #include "options/options.h"
 #include "options/output_file.h"
 #include "penstock/penstock.h"
@@ -123,7 +124,7 @@ class ReportMaker {
       run.scored_on = arguments_.data;
       run.forecasts.clear();
     }
-    if (model.data().task == Task::language && run.samples.empty()) {
+    if (model.data().task == Task::language && reads_bytes(model) && run.samples.empty()) {
       records.push_back(sample_record(model, arguments_.scoring.execution));
     }
     // By way of text, which makes sure that it is UTF-8.

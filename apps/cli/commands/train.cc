@@ -104,7 +104,7 @@ class TrainingRun {
   /// Reports a mistyped data path before an existing output file.
   void require_sources() const {
     if (kind_ == DataKind::task) return;
-    for (const std::string& source : arguments_.data.sources) {
+    for (const std::string& source : files_of(arguments_.data.sources)) {
       if (source == "-" || std::filesystem::exists(source)) continue;
       fail(ErrorCode::io_failure, "cannot read '{}': No such file or directory{}", printable(source),
            address_advice(source, false));
@@ -166,7 +166,7 @@ class TrainingRun {
       records.push_back({{"kind", "weight"}, {"text", weight}, {"layers_count", result.finished.layers_count()}});
     }
     if (score_) records.push_back(reporting::score_record(model, *score_, arguments_.data.source));
-    if (model.data().task == Task::language)
+    if (model.data().task == Task::language && reads_bytes(model))
       records.push_back(reporting::sample_record(model, plan_.options.execution));
     reporting::append_records(plan_.options.metrics_path, records);
   }
@@ -212,6 +212,7 @@ class TrainingRun {
       const bool is_ratio = kind_ == DataKind::sound && loss == Loss::mse;
       measures.loss_name = is_ratio ? "ESR" : loss_names[static_cast<std::size_t>(loss)];
     }
+    if (measures.task == Task::language && data_.dataset->description().vocabulary != 256) measures.unit = "tokens";
     if (measures.task != Task::language) {
       measures.unit = kind_ == DataKind::task || kind_ == DataKind::labelled_texts ? "time steps"
                       : kind_ == DataKind::sound                                   ? "samples"
@@ -281,7 +282,8 @@ Command add_train(CLI::App& program) {
   auto arguments = std::make_shared<TrainArguments>();
   Options options(*app);
   options.positional("DATA", arguments->data.sources,
-                     "Texts or CSV files, plain or compressed with gzip; folders of them; .ts files of labelled "
+                     "Texts, token ids or CSV files, plain or compressed with gzip or zstd; folders and patterns of "
+                     "them; .ts files of labelled "
                      "series; '-' for standard input (see --as); or a built-in task: " +
                          fmt::format("task:{}", fmt::join(task_names(), ", task:")));
   add_train_options(options, *arguments);

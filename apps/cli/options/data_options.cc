@@ -36,13 +36,20 @@ std::string column_list(const std::vector<Column>& columns) {
 }
 
 OpenedData open_text_file(const DataOptions& options) {
-  TextOptions text;
-  text.bytes = options.bytes;
-  if (options.validation_fraction) text.validation_fraction = *options.validation_fraction;
-  auto dataset = open_text(options.sources, text);
+  auto dataset = open_text(options.sources, {.validation_fraction = options.validation_fraction,
+                                             .bytes = options.bytes,
+                                             .tokens = options.tokens,
+                                             .vocabulary = options.vocabulary});
   const Index size = dataset->training_steps() + 1 + dataset->held_out_steps();
-  return {std::move(dataset),
-          fmt::format("{} of text, {}", counted(size, "byte"), held_out(text.validation_fraction, "the last"))};
+  double fraction = options.validation_fraction.value_or(0.05);
+  if (dataset->held_out_steps() == most_held_out_by_default) {
+    fraction = static_cast<double>(most_held_out_by_default) / static_cast<double>(size);
+  }
+  const Index vocabulary = dataset->description().vocabulary;
+  const std::string amount = dataset->description().vocabulary == 256
+                                 ? counted(size, "byte") + " of text"
+                                 : fmt::format("{}, ids 0 to {}", counted(size, "token"), vocabulary - 1);
+  return {std::move(dataset), fmt::format("{}, {}", amount, held_out(fraction, "the last"))};
 }
 
 /// Returns what was found about the rows of a series.
@@ -226,8 +233,13 @@ void add_data_options(Options& options, DataOptions& data) {
   options.choice("--header", data.table.header, {{"yes", true}, {"no", false}},
                  "Whether the first row has the names of the columns [found from the row]");
   options.flag("--bytes", data.bytes, "A text: read any file, including programs, pictures and archives");
+  options.choice("--tokens", data.tokens,
+                 {{"uint8", TokenType::uint8}, {"uint16", TokenType::uint16}, {"uint32", TokenType::uint32}},
+                 "Files of token ids without a header, such as those of nanoGPT; .npy files need no type");
+  options.add("--vocabulary", data.vocabulary, "N",
+              "Token ids are below N; 0: find the largest [256 for bytes and uint8]");
   options.add("--validation-fraction", data.validation_fraction, "P",
-              "Fraction of the data in the hold-out set [0.05 for a text, 0.2 otherwise]");
+              "Fraction of the data in the hold-out set [0.05 for a text, but at most 8 MB; 0.2 otherwise]");
   options.group("Built-in tasks");
   options.add("--task-length", data.task.length, "T", "Time steps of training sequences");
   options.add("--validation-length", data.task.validation_length, "T", "Time steps of validation sequences");
@@ -319,7 +331,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {{labelled}, {"--no-filters", "--sequence-column"}},
       {{labelled, labelled_texts}, {"--label-column"}},
       {{series, labelled, labelled_texts}, {"--delimiter", "--decimal", "--header", "--missing"}},
-      {{text}, {"--bytes"}},
+      {{text}, {"--bytes", "--tokens", "--vocabulary"}},
       {{text, series, labelled, labelled_texts, sound}, {"--validation-fraction"}},
       {{task}, {"--task-length", "--validation-length", "--modulus", "--copy-tokens"}},
       {{text, series, sound}, {"--length", "--no-carry"}},  // the others' sequences are never cut

@@ -45,6 +45,8 @@ struct DataOptions {
   Index longest = 1000;                                      ///< Largest number of bytes that are read of a text.
   TableOptions table;
   bool bytes = false;
+  std::optional<TokenType> tokens;
+  Index vocabulary = 0;
   std::string target;  ///< Sound: what came out.
   std::optional<double> validation_fraction;
   SeriesOptions series;   ///< Options of a series alone, except those in `choices` and `table`.

@@ -46,16 +46,7 @@ std::string reads(const DataDescription& data) {
   return fmt::format("a table with the column{} {}", names.size() == 1 ? "" : "s", fmt::join(names, ", "));
 }
 
-}  // namespace
-
-bool begins_as_model(const std::string& path) {
-  std::array<char, 9> begin = {};
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(begin.data(), begin.size())) return false;
-  return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
-}
-
-Model load_model(const std::string& command, const std::string& path, const std::vector<std::string>& others) {
+Model find_model(const std::string& command, const std::string& path, const std::vector<std::string>& others) {
   std::error_code unknown;
   if (fs::is_directory(path, unknown)) {
     const std::string inside = model_in(path);
@@ -72,6 +63,28 @@ Model load_model(const std::string& command, const std::string& path, const std:
   if (empty || fs::path(path).extension() == ".safetensors") return Model::load(path);  // which says what is wrong
   refuse_model(fmt::format("{} is not a model: 'penstock train {}' trains one", printable(path), shell_word(path)));
 }
+
+}  // namespace
+
+bool begins_as_model(const std::string& path) {
+  std::array<char, 9> begin = {};
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(begin.data(), begin.size())) return false;
+  return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
+}
+
+Model load_model(const std::string& command, const std::string& path, const std::vector<std::string>& others) {
+  Model model = find_model(command, path, others);
+  const std::array reading = {"evaluate", "generate", "predict", "stream"};
+  const bool reads = std::ranges::find(reading, command) != reading.end();
+  if (reads && model.data().task == Task::language && !reads_bytes(model)) {
+    refuse_model(fmt::format("{} reads token ids, not bytes: in Python, penstock.Session reads and generates them",
+                             printable(path)));
+  }
+  return model;
+}
+
+bool reads_bytes(const Model& model) { return model.data().vocabulary == 256; }
 
 void refuse_models(const std::vector<std::string>& sources) {
   const auto model = std::ranges::find_if(sources, begins_as_model);

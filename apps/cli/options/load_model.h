@@ -12,8 +12,12 @@ namespace penstock::cli {
 bool begins_as_model(const std::string& path);
 
 /// Loads the first argument of a command. Throws Error(invalid_argument) with the command that was meant where it is no
-/// model: where one of `others`, the arguments behind it, is, or where it holds data.
+/// model: where one of `others`, the arguments behind it, is, or where it holds data; and for a model of token ids
+/// where the command reads bytes.
 Model load_model(const std::string& command, const std::string& path, const std::vector<std::string>& others = {});
+
+/// Returns whether a language model reads bytes, and not other token ids.
+bool reads_bytes(const Model& model);
 
 /// Throws Error(invalid_argument) if one of the files to train on is a model, with the command that was meant.
 void refuse_models(const std::vector<std::string>& sources);

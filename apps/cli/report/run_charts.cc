@@ -230,7 +230,7 @@ Chart forecast_chart(const Json& record, const std::string& id) {
 }  // namespace
 
 std::string loss_name(const Run& run) {
-  if (is_text(run)) return "bits per byte";
+  if (is_text(run)) return text_of(run.about, "unit") == "tokens" ? "bits per token" : "bits per byte";
   const std::string name = text_of(run.about, "loss_name");
   return name.empty() || name == "loss" ? "cross-entropy" : name;
 }

@@ -76,10 +76,11 @@ Json model_json(const Model& model) {
   return json;
 }
 
-Json evaluation_json(Task task, const Evaluation& evaluation) {
+Json evaluation_json(const DataDescription& data, const Evaluation& evaluation) {
   Json json = {{"loss", evaluation.loss}};
-  if (task != Task::forecast) {
-    json[task == Task::language ? "bits_per_byte" : "bits_per_step"] = evaluation.bits_per_step;
+  if (data.task != Task::forecast) {
+    json[data.task == Task::language && data.vocabulary == 256 ? "bits_per_byte" : "bits_per_step"] =
+        evaluation.bits_per_step;
     json["accuracy"] = evaluation.accuracy;
   }
   json["scored"] = evaluation.scored;

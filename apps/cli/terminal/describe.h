@@ -22,7 +22,7 @@ std::string describe_own_forecasts(const DataDescription& data);
 
 Json model_json(const Model& model);
 /// Returns the losses as JSON, with bits_per_step and accuracy if the task has them.
-Json evaluation_json(Task task, const Evaluation& evaluation);
+Json evaluation_json(const DataDescription& data, const Evaluation& evaluation);
 
 /// One line, also for texts that are not UTF-8 (their bytes are replaced).
 std::string json_line(const Json& json);

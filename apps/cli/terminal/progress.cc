@@ -21,7 +21,7 @@ constexpr std::size_t gap = 2;  // between fields
 std::string shown_loss(const Measures& measures, double loss, double accuracy) {
   switch (measures.task) {
     case Task::language:
-      return fmt::format("{} bits/byte", short_number(loss / std::numbers::ln2));
+      return fmt::format("{} bits/{}", short_number(loss / std::numbers::ln2), measures.unit == "B" ? "byte" : "token");
     case Task::classify:
       return fmt::format("{} {}  acc {:.1f} %", measures.loss_name, short_number(loss), 100.0 * accuracy);
     case Task::forecast:

@@ -15,7 +15,7 @@ namespace penstock::cli {
 struct Measures {
   Task task = Task::language;
   std::string loss_name = "loss";  ///< "mse", "mae" or "loss" (cross-entropy)
-  std::string unit = "B";          ///< Unit of throughput: "B" (bytes), "rows", "time steps".
+  std::string unit = "B";          ///< Unit of throughput: "B" (bytes), "tokens", "rows", "time steps".
 };
 
 /// "2.113 bits/byte", "loss 0.412  acc 87.5 %", "mse 0.0312": the figures that matter for this task.

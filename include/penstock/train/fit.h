@@ -101,5 +101,7 @@ std::vector<OutputFile> training_outputs(const TrainOptions& options, Index mode
 /// scores the model on the hold-out set and calls refit(). Throws what these functions throw, and
 /// Error(invalid_argument) for an impossible number of seeds.
 FitResult fit(Model& model, Dataset& data, const FitPlan& plan, const FitCallbacks& callbacks = {});
+/// Does what fit() does behind the training of one model, which something else has trained with this result.
+FitResult finish_fit(Model& model, Dataset& data, const FitPlan& plan, const TrainResult& trained);
 
 }  // namespace penstock

@@ -184,5 +184,8 @@ TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Devic
 /// Returns the scores of a model on the validation part of a dataset. Uses only `batch`, `length`, `loss`,
 /// `validation_batches` and `execution` of the options.
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options);
+/// Fills `example` with the held-out batch `i` that evaluate() reads for this model. Returns false and leaves it
+/// unchanged if there is no such batch.
+bool held_out_batch(const Model& model, const Dataset& data, Index i, Index rows, Index steps, Example& example);
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -21,9 +22,13 @@ using Shape = std::vector<Index>;
 /// `gpu_floats` stands for whichever of f32, bf16 and f16 such an argument has.
 enum class Scalar { f32, f64, i32, i64, u8, f16, bf16, gpu_floats };
 
-/// The type of floats of a float or a double.
-template <class Real>
-constexpr Scalar scalar_of = std::is_same_v<Real, double> ? Scalar::f64 : Scalar::f32;
+/// The type of numbers of the host.
+template <class T>
+constexpr Scalar scalar_of = std::is_same_v<T, double>         ? Scalar::f64
+                             : std::is_same_v<T, std::int32_t> ? Scalar::i32
+                             : std::is_same_v<T, std::int64_t> ? Scalar::i64
+                             : std::is_same_v<T, std::uint8_t> ? Scalar::u8
+                                                               : Scalar::f32;
 
 /// Returns NumPy's name of a type, such as "float32", or that of JAX and PyTorch, "bfloat16".
 const char* name_of(Scalar scalar);

@@ -16,6 +16,7 @@
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data/sound.h"
 #include "penstock/train/fine_tune.h"
+#include "penstock/train/train.h"
 
 namespace penstock::python {
 namespace {
@@ -131,6 +132,25 @@ void bind_opener(nb::module_& module, const char* name,
       nb::arg("paths"), nb::arg("tables"), nb::arg("origin").none(), nb::arg("options"));
 }
 
+/// Returns a batch as a dictionary of arrays; None for those that the task does not need.
+nb::dict batch_of(const Example& example) {
+  const auto array = [&](const auto& numbers, std::size_t axes = 2) -> nb::object {
+    if (numbers.empty()) return nb::none();
+    std::vector<Index> shape = {example.rows, example.steps, 1};
+    shape.back() = static_cast<Index>(numbers.size()) / (example.rows * example.steps);
+    shape.resize(axes);
+    return array_of(shape, numbers);
+  };
+  return dict_of({{"tokens", array(example.tokens)},
+                  {"features", array(example.features, 3)},
+                  {"labels", array(example.labels)},
+                  {"targets", array(example.targets, 3)},
+                  {"weights", array(example.weights, 3)},
+                  {"lengths", array(example.lengths, 1)},
+                  {"reset", array(example.reset)},
+                  {"continues", example.continues}});
+}
+
 }  // namespace
 
 void bind_datasets(nb::module_& module) {
@@ -148,10 +168,34 @@ void bind_datasets(nb::module_& module) {
              }
              return texts;
            })
-      .def("position", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->position(); });
-  module.def("open_text", [](const Sources& paths, double validation_fraction, bool bytes) {
-    return opened([&] { return open_text(paths, {.validation_fraction = validation_fraction, .bytes = bytes}); });
+      .def("position", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->position(); })
+      .def("restore",
+           [](SharedDataset& self, const std::string& position) { (*SharedDataset::Writing(self))->restore(position); })
+      .def("next", [](SharedDataset& self, Index rows, Index steps) {
+        Example example;
+        const SharedDataset::Writing data(self);
+        unless_interrupted([&] { (*data)->next(rows, steps, example); });
+        return batch_of(example);
+      });
+  module.def("held_out_batch", [](SharedModel& model, SharedDataset& data, Index i, Index rows, Index steps) {
+    Example example;
+    const SharedModel::Reading made(model);
+    const SharedDataset::Reading from(data);
+    const bool found = unless_interrupted([&] { return held_out_batch(*made, **from, i, rows, steps, example); });
+    return found ? std::optional(batch_of(example)) : std::nullopt;
   });
+  module.def(
+      "open_text",
+      [](const Sources& paths, std::optional<double> validation_fraction, bool bytes,
+         const std::optional<std::string>& tokens, Index vocabulary) {
+        const TextOptions options{.validation_fraction = validation_fraction,
+                                  .bytes = bytes,
+                                  .tokens = tokens ? std::optional(parse_token_type(*tokens)) : std::nullopt,
+                                  .vocabulary = vocabulary};
+        return opened([&] { return open_text(paths, options); });
+      },
+      nb::arg("paths"), nb::arg("validation_fraction").none(), nb::arg("bytes"), nb::arg("tokens").none() = nb::none(),
+      nb::arg("vocabulary") = 0);
   module.def(
       "open_sound",
       [](const std::string& input, const std::string& target, double validation_fraction, SharedModel* origin) {

@@ -95,6 +95,16 @@ class Reports {
   std::optional<nb::python_error> failure_;
 };
 
+/// Returns what is known of the model that a run ends with.
+nb::dict finished_of(const FitResult& result) {
+  const Finished& finished = result.finished;
+  const bool scored = result.validation && result.validation->scored > 0;
+  return dict_of({{"validation", scored ? nb::object(fields_of(*result.validation)) : nb::none()},
+                  {"weight", result.weight()},
+                  {"share", finished.filters ? finished.filter_shares.layers : finished.share},
+                  {"filter_share", finished.filters ? finished.filter_shares.filters : 0.0}});
+}
+
 /// Runs fit(). Ctrl-C is no error: the model stays as the completed steps left it.
 nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& fields, nb::handle progress,
                  nb::handle validation) {
@@ -121,22 +131,53 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
     result = fit(*model, **dataset, plan, callbacks);
   }
   reports.raise();
-  const Finished& finished = result.finished;
-  const bool scored = result.validation && result.validation->scored > 0;
-  return dict_of({{"last", fields_of(result.last)},
-                  {"filters_alone", plan.filters_alone},
-                  {"interrupted", result.interrupted},
-                  {"stopped_early", result.stopped_early},
-                  {"model_step", result.model_step},
-                  {"gave_up", result.gave_up.text(argument_words)},
-                  {"checkpoint_error", result.checkpoint_error},
-                  {"metrics_error", result.metrics_error},
-                  {"validation", scored ? nb::object(fields_of(*result.validation)) : nb::none()},
-                  {"weight", result.weight()},
-                  {"options", options},
-                  {"columns", describe_scores(scores)},
-                  {"share", finished.filters ? finished.filter_shares.layers : finished.share},
-                  {"filter_share", finished.filters ? finished.filter_shares.filters : 0.0}});
+  nb::dict all = finished_of(result);
+  all.update(dict_of({{"last", fields_of(result.last)},
+                      {"filters_alone", plan.filters_alone},
+                      {"interrupted", result.interrupted},
+                      {"stopped_early", result.stopped_early},
+                      {"model_step", result.model_step},
+                      {"gave_up", result.gave_up.text(argument_words)},
+                      {"checkpoint_error", result.checkpoint_error},
+                      {"metrics_error", result.metrics_error},
+                      {"options", options},
+                      {"columns", describe_scores(scores)}}));
+  return all;
+}
+
+/// Returns the plan of a run that trains layers, as a dictionary of its options under their names in train().
+nb::dict complete_fit(SharedDataset& data, const nb::dict& fields) {
+  FitPlan plan;
+  {
+    FitRequest request = request_from(fields);
+    request.layers = true;
+    const SharedDataset::Writing dataset(data);
+    plan = unless_interrupted([&] { return complete(**dataset, request); });
+  }
+  nb::dict options;
+  for_each_setting([&](const auto& setting) { options[setting.argument] = nb::cast(plan.options.*setting.member); });
+  const bool forecast = (*SharedDataset::Reading(data))->description().task == Task::forecast;
+  const Loss loss =
+      plan.options.loss == Loss::automatic ? (forecast ? Loss::mse : Loss::cross_entropy) : plan.options.loss;
+  options["loss"] = loss_names[static_cast<std::size_t>(loss)];
+  options["filters_alone"] = plan.filters_alone;
+  return options;
+}
+
+/// Does what fit() does behind the training of layers. Returns what run_fit() returns about that.
+nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fields,
+                    const std::optional<nb::dict>& validation) {
+  TrainResult trained;
+  if (validation) Fields(*validation).read_all(trained.validation.emplace());
+  FitRequest request = request_from(fields);
+  request.layers = true;
+  FitResult result;
+  {
+    const SharedModel::Writing model(shared);
+    const SharedDataset::Writing dataset(data);
+    result = unless_interrupted([&] { return finish_fit(*model, **dataset, complete(**dataset, request), trained); });
+  }
+  return finished_of(result);
 }
 
 nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict& fields) {
@@ -195,6 +236,9 @@ void bind_training(nb::module_& module) {
   });
   module.def("add_filters", &run_filters);
   module.def("evaluate", &run_evaluation);
+  module.def("complete_fit", &complete_fit);
+  module.def("finish_fit", &run_finish, nb::arg("model"), nb::arg("data"), nb::arg("request"),
+             nb::arg("validation").none());
 }
 
 }  // namespace penstock::python

@@ -19,6 +19,8 @@ struct Generator::Impl {
 Generator::Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, const Execution& execution) {
   sample(std::array{0.0f}, sampling, 0.0);  // refuses what is impossible before anything is drawn
   require(model.data().task == Task::language, "model must be one of a text: it writes nothing");
+  require(model.data().vocabulary == 256,
+          "model must be one of bytes, not of token ids: Session reads and generates those");
   impl_ = std::make_unique<Impl>(model, sampling, execution);
   impl_->row.seed(0, seed);
 }

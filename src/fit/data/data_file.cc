@@ -1,8 +1,8 @@
 #include "data/data_file.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/lower_case.h"
 #include "data/text_encoding.h"
+#include "data/unpack.h"
 #include "io/file_descriptor.h"
 #include "io/read_file.h"
 #include "penstock/stop.h"
@@ -22,63 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* standard_input = "-";
-
-/// zlib's state of a decompression, released whatever happens.
-class GzipStream {
- public:
-  GzipStream(std::string_view compressed, const std::string& path) : path_(path) {
-    constexpr int gzip_header = 16 + MAX_WBITS;
-    if (inflateInit2(&stream_, gzip_header) != Z_OK) fail(ErrorCode::io_failure, "cannot read '{}': no memory", path);
-    // zlib does not write to its input; its interface is older than const.
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));
-    left_ = compressed.size();
-  }
-  ~GzipStream() { inflateEnd(&stream_); }
-  GzipStream(const GzipStream&) = delete;
-  GzipStream& operator=(const GzipStream&) = delete;
-
-  /// Decompresses into the room; the number of bytes written, 0 at the end.
-  std::size_t read(char* room, std::size_t size) {
-    stream_.next_out = reinterpret_cast<Bytef*>(room);
-    stream_.avail_out = static_cast<uInt>(size);
-    while (stream_.avail_out > 0 && !done_) step();
-    return size - stream_.avail_out;
-  }
-  /// The compressed bytes ended before the decompressed ones did.
-  bool truncated() const { return truncated_; }
-  /// There is no more to decompress.
-  bool ended() {
-    char more = 0;
-    return read(&more, 1) == 0 && !truncated_;
-  }
-
- private:
-  void step() {
-    constexpr std::size_t most = std::size_t{1} << 30;  // zlib counts in 32 bits
-    if (stream_.avail_in == 0) {
-      stream_.avail_in = static_cast<uInt>(std::min(left_, most));
-      left_ -= stream_.avail_in;
-    }
-    if (stream_.avail_in == 0) {
-      truncated_ = done_ = true;
-      return;
-    }
-    const int status = inflate(&stream_, Z_NO_FLUSH);
-    if (status == Z_STREAM_END) {
-      // A file may hold several compressed ones, one after the other; what else stands behind them is padding.
-      const bool more = stream_.avail_in + left_ > 1 && stream_.avail_in > 1 && stream_.next_in[0] == 0x1f;
-      done_ = !more || inflateReset(&stream_) != Z_OK;
-    } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      fail(ErrorCode::bad_input, "{}: damaged gzip data: {}", path_,
-           stream_.msg == nullptr ? "no reason given" : stream_.msg);
-    }
-  }
-
-  const std::string& path_;
-  z_stream stream_ = {};
-  std::size_t left_ = 0;
-  bool done_ = false, truncated_ = false;
-};
 
 constexpr std::size_t most_at_once = std::size_t{1} << 24;  // a tenth of a second
 
@@ -91,30 +35,51 @@ std::uint64_t size_at_end(std::string_view compressed) {
   return size;
 }
 
-/// Returns the size of what gzip has compressed.
-std::uint64_t measure(std::string_view compressed, const std::string& path, std::uint64_t limit) {
-  GzipStream stream(compressed, path);
+/// Returns content as one piece.
+Pieces whole(std::string_view content) {
+  return [content]() mutable { return std::exchange(content, {}); };
+}
+
+/// Returns the size of decompressed content.
+std::uint64_t measure(Packing packing, std::string_view compressed, const std::string& path, std::uint64_t limit) {
+  const auto stream = unpack(packing, whole(compressed), path);
   std::string room(std::size_t{1} << 18, '\0');
   std::uint64_t size = 0;
   for (std::size_t got = room.size(); got == room.size(); size += got) {
     if (size % most_at_once == 0) stop_if_asked();
-    got = stream.read(room.data(), room.size());
+    got = stream->read(room.data(), room.size());
     if (size + got <= limit) continue;
     fail(ErrorCode::bad_input, "{}: more than {} bytes once it is decompressed, and no more are read: split it", path,
          limit);
   }
-  if (stream.truncated()) fail(ErrorCode::bad_input, "{}: damaged gzip data: they end too early", path);
+  if (stream->truncated()) fail_truncated(packing, path);
   return size;
 }
 
 /// Decompresses into `content` as far as there is room. Returns the number of bytes.
-std::uint64_t fill(GzipStream& stream, std::string& content) {
+std::uint64_t fill(Unpacker& stream, std::string& content) {
   std::uint64_t size = 0;
   for (std::size_t got = most_at_once; got == most_at_once; size += got) {
     stop_if_asked();
     got = stream.read(content.data() + size, std::min(content.size() - size, most_at_once));
   }
   return size;
+}
+
+/// Returns whether a stream has ended as it should.
+bool ended(Unpacker& stream) {
+  char more = 0;
+  return stream.read(&more, 1) == 0 && !stream.truncated();
+}
+
+/// Appends the files whose paths match a pattern with *, ? or [...], in their order. Returns whether there are any.
+bool append_matches(const std::string& pattern, std::vector<std::string>& files) {
+  if (pattern.find_first_of("*?[") == pattern.npos) return false;
+  glob_t found = {};
+  const bool any = ::glob(pattern.c_str(), 0, nullptr, &found) == 0;
+  for (std::size_t i = 0; any && i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
+  ::globfree(&found);
+  return any;
 }
 
 std::vector<std::string> files_in(const std::string& folder) {
@@ -145,6 +110,11 @@ std::string zip_kind(std::string_view content) {
   return "a ZIP archive";
 }
 
+bool is_packed_name(const fs::path& name) {
+  const std::string extension = lower_case(name.extension().string());
+  return extension == ".gz" || extension == ".zst";
+}
+
 /// The length of a header, and the header in JSON.
 bool is_safetensors(std::string_view content) {
   constexpr std::size_t length = 8;
@@ -154,29 +124,28 @@ bool is_safetensors(std::string_view content) {
 
 }  // namespace
 
-bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b"); }
-
 std::string decompress(std::string_view compressed, const std::string& path, std::uint64_t limit) {
   // A text shrinks to a tenth; what shrinks more may hold any number of zeros, and is measured before it takes memory.
   constexpr std::uint64_t usual_ratio = 100;
-  std::uint64_t size = size_at_end(compressed);
+  const Packing packing = packing_of(compressed) == Packing::zstd ? Packing::zstd : Packing::gzip;
+  std::uint64_t size = packing == Packing::gzip ? size_at_end(compressed) : 0;
   bool measured = false;
   for (std::string content;; content = {}) {
     if (size == 0 || size > limit || size / usual_ratio > compressed.size()) {
-      size = measure(compressed, path, limit);
+      size = measure(packing, compressed, path, limit);
       measured = true;
     }
     content.resize(size);
-    GzipStream stream(compressed, path);
-    const std::uint64_t got = fill(stream, content);
-    if (got == size && (measured || stream.ended())) return content;
+    const auto stream = unpack(packing, whole(compressed), path);
+    const std::uint64_t got = fill(*stream, content);
+    if (got == size && (measured || ended(*stream))) return content;
     size = 0;  // that at the end was that of another member, or of none
   }
 }
 
 std::string read_data_file(const std::string& path, std::uint64_t limit) {
   std::string content = path == standard_input ? read_open_file(STDIN_FILENO, "-", limit) : read_file(path, limit);
-  return is_gzip(content) ? decompress(content, path, limit) : content;
+  return packing_of(content) == Packing::none ? content : decompress(content, path, limit);
 }
 
 std::string read_data_head(const std::string& path, std::size_t size) {
@@ -185,10 +154,9 @@ std::string read_data_head(const std::string& path, std::size_t size) {
   std::string head(file.valid() ? size : 0, '\0');
   const ssize_t got = retry([&] { return ::read(file.get(), head.data(), head.size()); });
   head.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  if (is_gzip(head)) {
-    GzipStream stream(head, path);
+  if (const Packing packing = packing_of(head); packing != Packing::none) {
     std::string plain(size, '\0');
-    plain.resize(stream.read(plain.data(), plain.size()));
+    plain.resize(unpack(packing, whole(head), path)->read(plain.data(), plain.size()));
     head = std::move(plain);
   }
   return is_utf16(head) ? utf16_to_utf8(whole_utf16(head), path) : head;
@@ -199,7 +167,7 @@ std::vector<std::string> expand_folders(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::error_code not_there;
     if (!fs::is_directory(path, not_there)) {
-      files.push_back(path);
+      if (fs::exists(path, not_there) || !append_matches(path, files)) files.push_back(path);
       continue;
     }
     try {
@@ -231,14 +199,12 @@ std::vector<std::string> files_to_read(const std::vector<std::string>& paths) {
 
 std::string data_extension(const std::string& path) {
   const fs::path name(path);
-  const std::string extension = lower_case(name.extension().string());
-  return extension == ".gz" ? lower_case(name.stem().extension().string()) : extension;
+  return lower_case((is_packed_name(name) ? name.stem() : name).extension().string());
 }
 
 std::string data_name(const std::string& path) {
   const fs::path name = fs::path(path).filename();
-  const bool compressed = name.extension() == ".gz" || name.extension() == ".GZ";
-  return (compressed ? name.stem() : name).stem().string();
+  return (is_packed_name(name) ? name.stem() : name).stem().string();
 }
 
 std::string table_advice(const std::string& binary_kind) {
@@ -246,7 +212,7 @@ std::string table_advice(const std::string& binary_kind) {
       "; pandas turns one into CSV: python3 -c \"import pandas; pandas.{}('in').to_csv('out.csv')\"";
   constexpr const char* numpy =
       "; NumPy turns one into CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', {}, delimiter=',')\"";
-  constexpr const char* unpack = "; unpack it first: {}";
+  constexpr const char* unpacked = "; unpack it first: {}";
   struct Advice {
     const char *kind, *format, *value;
   };
@@ -257,11 +223,10 @@ std::string table_advice(const std::string& binary_kind) {
                             {"HDF5", pandas, "read_hdf"},
                             {"NumPy arrays", numpy, "numpy.load('in')['NAME']"},
                             {"NumPy", numpy, "numpy.load('in')"},
-                            {"ZIP", unpack, "unzip"},
-                            {"zstd", unpack, "unzstd"},
-                            {"xz", unpack, "unxz"},
-                            {"bzip2", unpack, "bunzip2"},
-                            {"7-Zip", unpack, "7z x"}};
+                            {"ZIP", unpacked, "unzip"},
+                            {"xz", unpacked, "unxz"},
+                            {"bzip2", unpacked, "bunzip2"},
+                            {"7-Zip", unpacked, "7z x"}};
   for (const auto& [kind, format, value] : all) {
     if (binary_kind.find(kind) != binary_kind.npos) return fmt::format(fmt::runtime(format), value);
   }
@@ -283,7 +248,6 @@ std::string binary_kind(std::string_view content) {
       {"\x89HDF"sv, "an HDF5 file"},
       {"\x93NUMPY"sv, "a NumPy array"},
       {"ARROW1"sv, "an Arrow file"},
-      {"\x28\xb5\x2f\xfd"sv, "compressed by zstd"},
       {"\xfd"
        "7zXZ"sv,
        "compressed by xz"},

@@ -52,18 +52,22 @@ void clear(Example& example, Index rows, Index steps) {
   example.continues = false;
 }
 
-std::uint64_t fingerprint(std::string_view bytes, std::uint64_t start) {
+void Fingerprint::add(std::string_view bytes) {
   // Eight bytes at a time, a multiplication and a shift each: quick enough for files of gigabytes.
-  std::uint64_t hash = start ^ (bytes.size() * 0x9e3779b97f4a7c15ULL);
   while (!bytes.empty()) {
     std::uint64_t word = 0;
     const std::size_t taken = std::min<std::size_t>(bytes.size(), sizeof word);
     std::memcpy(&word, bytes.data(), taken);
-    hash = (hash ^ word) * 0xd6e8feb86659fd93ULL;
-    hash ^= hash >> 32;
+    hash_ = (hash_ ^ word) * 0xd6e8feb86659fd93ULL;
+    hash_ ^= hash_ >> 32;
     bytes.remove_prefix(taken);
   }
-  return hash;
+}
+
+std::uint64_t fingerprint(std::string_view bytes, std::uint64_t start) {
+  Fingerprint result(bytes.size(), start);
+  result.add(bytes);
+  return result.value();
 }
 
 std::string to_text(const Position& position) {

@@ -22,7 +22,19 @@ Index held_out(Index count, double fraction);
 /// Empties all members but keeps their memory.
 void clear(Example& example, Index rows, Index steps);
 
-/// A number that differs (almost surely) when the bytes do, the same on every machine.
+/// A number that differs (almost surely) when bytes do, the same on every machine.
+class Fingerprint {
+ public:
+  /// Begins with bytes of this number in all.
+  explicit Fingerprint(std::uint64_t size, std::uint64_t start = 0) : hash_(start ^ (size * 0x9e3779b97f4a7c15ULL)) {}
+  /// Adds the next bytes: a multiple of 8, unless they are the last.
+  void add(std::string_view bytes);
+  std::uint64_t value() const { return hash_; }
+
+ private:
+  std::uint64_t hash_;
+};
+/// Returns the fingerprint of all bytes.
 std::uint64_t fingerprint(std::string_view bytes, std::uint64_t start = 0);
 /// The bytes of numbers.
 template <class T>

@@ -92,6 +92,13 @@ class Scorer {
   Index rows_ = 0;
 };
 
+bool next_held_out(const Model::Impl& model, const Dataset& data, Index i, Index rows, Index steps, Example& example) {
+  const SeriesRows* const series = data.series_rows();
+  if (series == nullptr) return data.validation(i, rows, steps, example);
+  const Index past_rows = model.spec.branch ? model.spec.branch->past_rows() : 0;
+  return series->held_out_batch(i, rows, steps, past_rows, example);
+}
+
 }  // namespace
 
 Evaluation evaluate_checked(const Model::Impl& model, const Dataset& data, const TrainOptions& options) {
@@ -99,13 +106,9 @@ Evaluation evaluate_checked(const Model::Impl& model, const Dataset& data, const
   Example example;
   LossSums total = {};
   Scorer scorer(model, kind_of(loss), options.execution);
-  const SeriesRows* const series = data.series_rows();
-  const Index past_rows = model.spec.branch ? model.spec.branch->past_rows() : 0;
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
     stop_if_asked();
-    const bool found = series == nullptr ? data.validation(i, options.batch, options.length, example)
-                                         : series->held_out_batch(i, options.batch, options.length, past_rows, example);
-    if (!found) break;
+    if (!next_held_out(model, data, i, options.batch, options.length, example)) break;
     check_example(example, model.data);
     ops::add_loss(total, scorer.score(example));
   }
@@ -141,6 +144,10 @@ Evaluation evaluate_series(const Model& model, const Dataset& data, const TrainO
 }  // namespace
 
 }  // namespace training
+
+bool held_out_batch(const Model& model, const Dataset& data, Index i, Index rows, Index steps, Example& example) {
+  return training::next_held_out(model.impl(), data, i, rows, steps, example);
+}
 
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options) {
   training::check_batches(options);

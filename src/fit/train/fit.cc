@@ -20,10 +20,15 @@ class Fit {
   Fit(Model& model, Dataset& data, const FitPlan& plan, const FitCallbacks& callbacks)
       : model_(model), data_(data), options_(plan.options), plan_(plan), fit_(plan.request), callbacks_(callbacks) {}
 
-  FitResult run() {
-    if (plan_.trains_layers()) train_members();
+  /// `trained`: the result of the training, if it has been done; else null.
+  FitResult run(const TrainResult* trained) {
+    if (trained != nullptr) {
+      add({options_.seed, *trained});
+    } else if (plan_.trains_layers()) {
+      train_members();
+    }
     unless_interrupted([&] {
-      if (!plan_.trains_layers()) fit_without_layers();
+      if (trained == nullptr && !plan_.trains_layers()) fit_without_layers();
     });
     unless_interrupted([&] { finish(); });
     unless_interrupted([&] {
@@ -159,7 +164,11 @@ FitResult fit(Model& model, Dataset& data, const FitPlan& plan, const FitCallbac
       throw error.within({the_option("seeds", fmt::format("{}", seeds)), ": "});
     }
   }
-  return Fit(model, data, plan, callbacks).run();
+  return Fit(model, data, plan, callbacks).run(nullptr);
+}
+
+FitResult finish_fit(Model& model, Dataset& data, const FitPlan& plan, const TrainResult& trained) {
+  return Fit(model, data, plan, {}).run(&trained);
 }
 
 }  // namespace penstock

@@ -12,6 +12,7 @@
 #include "penstock/train/fields.h"
 #include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
+#include "train/check_options.h"
 #include "train/suggest.h"
 
 namespace penstock {
@@ -86,6 +87,7 @@ FitPlan complete(Dataset& data, const FitRequest& request) {
   plan.filters_alone = request.filters && !request.resume && filters_stand_alone(data);
   plan.linear_alone = !asks_for_layers(request) && linear_stands_alone(data);
   complete_options(plan, data);
+  if (plan.trains_layers()) training::check_options(plan.options, data);
   return plan;
 }
 

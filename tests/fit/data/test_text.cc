@@ -221,7 +221,8 @@ TEST(TextData, Refusals) {
   const TemporaryFolder nothing;
   expect_error(ErrorCode::bad_input, "there are no files in this folder", [&] { open_text(nothing.folder()); });
   expect_error(ErrorCode::bad_input,
-               "binary: this is binary data (byte 3 is 0), not a text; the option 'bytes' reads it",
+               "binary: this is binary data (byte 3 is 0), not a text; the option 'bytes' reads it anyway; the option "
+               "'tokens=uint16' reads token ids of two bytes",
                [&] { open_text(folder.write("binary", std::string("ab\0c", 4))); });
 
   const auto data = open(folder, "abc", 0.1);
@@ -239,11 +240,12 @@ TEST(TextData, Refusals) {
   }
 }
 
-TEST(TextData, HugeFilesAreRefusedWithoutReadingThem) {
+TEST(TextData, HugeTextsInUtf16AreRefusedWithoutReadingThem) {
   const TemporaryFolder folder;
-  folder.write("huge", "");
+  folder.write("huge", "\xff\xfe");
   std::filesystem::resize_file(folder.path("huge"), (std::uintmax_t{2} << 30) + 1);  // sparse
-  expect_error(ErrorCode::bad_input, "huge: more than 2147483648 bytes", [&] { open_text(folder.path("huge")); });
+  expect_error(ErrorCode::bad_input, "huge: more than 2147483648 bytes of UTF-16",
+               [&] { open_text(folder.path("huge")); });
 }
 
 }  // namespace

@@ -1,11 +1,8 @@
 #include "commands/train/score.h"
 
-#include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "penstock/penstock.h"
-#include "penstock/sources.h"
 
 namespace penstock::cli {
 namespace {
@@ -19,20 +16,21 @@ Score score_held_out_series(const RunStart& run, const Model& model, reporting::
   return score;
 }
 
-/// One file, which standard input is not.
-bool can_read_again(const DataOptions& data) {
-  return data.sources.size() == 1 && data.source != "-" && !std::filesystem::is_directory(data.source);
+std::string held_out_text(const Dataset& data) {
+  constexpr Index piece = 1 << 16;
+  std::string text;
+  Example part;
+  for (Index i = 0; data.validation(i, 1, piece, part); ++i) text.append(part.labels.begin(), part.labels.end());
+  return text;
 }
 
-Score score_held_out_text(const DataOptions& data, const Evaluation& validation) {
+std::optional<Score> score_held_out_text(const Dataset& data, const Evaluation& validation) {
+  if (data.description().vocabulary != 256) return std::nullopt;  // compressors know no tokens
   Score score;
   score.bits_per_byte = validation.bits_per_step;
   score.bytes = validation.scored;
   constexpr Index most = 64 << 20;  // beyond that nobody waits for a compressor
-  if (validation.scored > most || !can_read_again(data)) return score;
-  const std::string text = read_source(data.source);
-  score.compressors =
-      compress(std::string_view(text).substr(text.size() - static_cast<std::size_t>(validation.scored)));
+  if (validation.scored <= most) score.compressors = compress(held_out_text(data));
   return score;
 }
 
@@ -47,7 +45,7 @@ std::optional<Score> score_held_out(const RunStart& run, const Model& model, con
     case DataKind::labelled_texts:
       return score_held_out_labels(model, *run.data.dataset, run.options.execution);
     case DataKind::text:
-      return score_held_out_text(run.arguments.data, validation);
+      return score_held_out_text(*run.data.dataset, validation);
     case DataKind::sound:
     case DataKind::task:
       break;

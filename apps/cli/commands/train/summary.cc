@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "options/load_model.h"
 #include "penstock/penstock.h"
 #include "penstock/sources.h"
 #include "terminal/describe.h"
@@ -130,7 +131,10 @@ std::string free_sound_name(const TrainArguments& arguments) {
 
 std::string next_command(const RunEnd& end) {
   const std::string output = shell_word(end.arguments.output);
-  if (end.model.data().task == Task::language) return fmt::format("penstock generate {} --prompt 'The '", output);
+  if (end.model.data().task == Task::language) {
+    if (!reads_bytes(end.model)) return "penstock info " + output;
+    return fmt::format("penstock generate {} --prompt 'The '", output);
+  }
   const DataOptions& data = end.arguments.data;
   const std::string source =
       shell_word(std::filesystem::is_directory(data.source) ? files_of(data.sources).front() : data.source);
@@ -210,7 +214,8 @@ std::string introduction_of_filters(const RunStart& start, const std::vector<std
 std::string validation_text(const TrainResult& result, const Measures& measures, DataKind kind) {
   std::string value = shown_loss(measures, result.validation->loss, result.validation->accuracy);
   if (measures.task == Task::language) value += fmt::format(" (loss {})", short_number(result.validation->loss));
-  return fmt::format("{} on {} held-out {}", value, with_commas(result.validation->scored), scored_things(kind));
+  return fmt::format("{} on {} held-out {}", value, with_commas(result.validation->scored),
+                     measures.unit == "tokens" ? "tokens" : scored_things(kind));
 }
 
 std::string run_summary(const RunEnd& end) {
@@ -265,11 +270,11 @@ Json run_json(const RunEnd& end) {
   if (!end.result.gave_up.empty()) json["gave_up"] = end.result.gave_up.text();
   for (const auto& [seed, each] : end.result.members) {
     Json member = {{"seed", seed}, {"steps", each.last.step}, {"model_step", each.model_step}};
-    if (each.validation) member["validation"] = evaluation_json(end.model.data().task, *each.validation);
+    if (each.validation) member["validation"] = evaluation_json(end.model.data(), *each.validation);
     json["seeds"].push_back(std::move(member));
   }
   if (end.result.validation && end.result.validation->scored > 0) {
-    json["validation"] = evaluation_json(end.model.data().task, *end.result.validation);
+    json["validation"] = evaluation_json(end.model.data(), *end.result.validation);
   }
   if (end.score) json["score"] = score_json(end.model, *end.score);
   if (std::filesystem::exists(end.options.checkpoint_path)) json["checkpoint"] = end.options.checkpoint_path;

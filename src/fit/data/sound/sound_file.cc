@@ -1,11 +1,10 @@
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdio>
 
 #include "base/check.h"
+#include "data/loaded_library.h"
 #include "penstock/data/sound.h"
 #include "penstock/file_writer.h"
 #include "penstock/stop.h"
@@ -39,20 +38,10 @@ class SoundLibrary {
 
  private:
   SoundLibrary() {
-    void* library = nullptr;
-    for (const char* name : {"libsndfile.so.1", "libsndfile.so", "libsndfile.dylib"}) {
-      if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    }
-    if (library == nullptr) return;
-    const bool all = find(library, "sf_readf_float", read) && find(library, "sf_close", close) &&
-                     find(library, "sf_strerror", error);
-    if (all) find(library, "sf_open", open);
-  }
-
-  template <class Function>
-  static bool find(void* library, const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    return function != nullptr;
+    const data::LoadedLibrary library({"libsndfile.so.1", "libsndfile.so", "libsndfile.dylib"});
+    const bool all =
+        library.find("sf_readf_float", read) && library.find("sf_close", close) && library.find("sf_strerror", error);
+    if (all) library.find("sf_open", open);
   }
 };
 

@@ -12,6 +12,7 @@
 #include "data/table/text_columns.h"
 #include "data/table/ts_file.h"
 #include "data/text_encoding.h"
+#include "data/unpack.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data/labelled.h"
 #include "penstock/data/labelled_texts.h"
@@ -108,10 +109,13 @@ std::string read_table(const std::string& path) {
   return series ? data::table_of_ts(content, path) : content;
 }
 
-bool is_encoded(std::string_view beginning) { return io::is_gzip(beginning) || io::is_utf16(beginning); }
+bool is_encoded(std::string_view beginning) {
+  return io::packing_of(beginning) != io::Packing::none || io::is_utf16(beginning);
+}
 
 std::string decoded(const std::string& content, const std::string& name) {
-  return io::as_utf8(io::is_gzip(content) ? io::decompress(content, name, largest_source) : content, name);
+  const bool packed = io::packing_of(content) != io::Packing::none;
+  return io::as_utf8(packed ? io::decompress(content, name, largest_source) : content, name);
 }
 
 bool holds_labelled_texts(const Sources& sources, const TableFormat& format, const std::string& label_column) {
