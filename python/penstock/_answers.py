@@ -88,9 +88,10 @@ def tokens_of(model: Model, inputs: Any) -> NDArray:
     """Returns int32 tokens of a text, or of whole numbers."""
     import numpy as np
 
-    if model.task == "language":
+    vocabulary = model._data["vocabulary"]
+    if model.task == "language" and vocabulary == 256:
         return np.frombuffer(bytes_of(inputs), np.uint8).astype(np.int32)
-    tokens, vocabulary = np.asarray(inputs), model._data["vocabulary"]
+    tokens = np.asarray(inputs)
     if tokens.dtype.kind not in "iu":
         raise TypeError(f"inputs must be tokens, whole numbers, not {tokens.dtype}")
     if tokens.size and not 0 <= tokens.min() <= tokens.max() < vocabulary:
@@ -178,6 +179,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Returns what :meth:`Model.evaluate` does; `columns` separate and label sequences."""
     if model.task == "language":
+        if model._data["vocabulary"] != 256:
+            raise InvalidArgument("evaluate scores texts, and this model reads token ids: use forward or Session")
         return score_text(model, inputs, threads)
     source = source_of(model, inputs)
     if source is None:

@@ -32,9 +32,9 @@ class TextBar:
 
     width = 24
 
-    def __init__(self, stream, task) -> None:
+    def __init__(self, stream, task, unit) -> None:
         self._stream = stream
-        self._task = task
+        self._task, self._unit = task, unit
         self._validation = None
         self._longest = 0
 
@@ -49,7 +49,7 @@ class TextBar:
 
     def _loss(self, progress):
         if self._task == "language":
-            return f"{progress.loss / math.log(2):.3f} bits/byte"
+            return f"{progress.loss / math.log(2):.3f} bits/{self._unit}"
         if self._task == "classify":
             return f"loss {progress.loss:.4g}  acc {100 * progress.accuracy:.1f} %"
         return f"loss {progress.loss:.4g}"
@@ -80,8 +80,8 @@ class TextBar:
 class NotebookBar(TextBar):
     """One output of a notebook cell, replaced at every report."""
 
-    def __init__(self, display, task) -> None:
-        super().__init__(None, task)
+    def __init__(self, display, task, unit) -> None:
+        super().__init__(None, task, unit)
         self._display = display
         self._handle = None
         self._warnings: list[str] = []
@@ -100,14 +100,14 @@ class NotebookBar(TextBar):
         pass
 
 
-def bar_for(progress, task):
-    """Returns the progress bar for the argument ``progress`` of :func:`penstock.train`."""
+def bar_for(progress, task, unit):
+    """Returns the progress bar for the argument ``progress`` of :func:`penstock.train`; ``unit`` is what is scored."""
     if progress is False or progress is None:
         return NoBar()
     if progress is not True:
-        return TextBar(progress, task)
+        return TextBar(progress, task, unit)
     if "ipykernel" in sys.modules:
         from IPython.display import display
 
-        return NotebookBar(display, task)
-    return TextBar(sys.stderr, task) if sys.stderr is not None and sys.stderr.isatty() else NoBar()
+        return NotebookBar(display, task, unit)
+    return TextBar(sys.stderr, task, unit) if sys.stderr is not None and sys.stderr.isatty() else NoBar()

@@ -30,10 +30,9 @@ __all__ = ["Dataset", "open_labelled", "open_labelled_texts", "open_series", "op
 class Dataset:
     """Data for training and validation. :func:`open_text` and the other ``open_`` functions return it."""
 
-    def __init__(self, dataset, source: str, from_last: bool = False, paths: Sequence[str] = ()) -> None:
+    def __init__(self, dataset, source: str, from_last: bool = False) -> None:
         self._dataset = dataset
         self._source = source
-        self._paths = paths  # of a text
         self._from_last = from_last  # True: a series scaled for forecasts that start from the last value
 
     @property
@@ -87,13 +86,13 @@ def scored_unit(description):
     if description["task"] == "classify":
         return "texts" if description["text_column"] else "sequences"
     if description["task"] == "language":
-        return "bytes"
+        return "bytes" if description["vocabulary"] == 256 else "tokens"
     return "samples" if description["sample_rate"] else "rows"
 
 
 def describe_data(description):
     """Returns a short description of inputs and targets."""
-    if description["task"] == "language":
+    if description["task"] == "language" and description["vocabulary"] == 256:
         return "text"
     if description["text_column"]:
         return f"texts of {description['text_column']} in {len(description['classes'])} classes"
@@ -192,20 +191,35 @@ def _name_of(paths, tables=()):
     return (names[0] if names else "") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def open_text(path: Path | Sequence[Path], *, validation_fraction: float = 0.05, bytes: bool = False) -> Dataset:
-    """Opens files, or folders of files, as one sequence of bytes. The last part is the hold-out set.
+def open_text(
+    path: Path | Sequence[Path],
+    *,
+    validation_fraction: float | None = None,
+    bytes: bool = False,
+    tokens: str | None = None,
+    vocabulary: int = 0,
+) -> Dataset:
+    """Opens texts, or arrays of token ids, as one sequence of bytes or tokens. The last part is the hold-out set.
+
+    Files are read where they are, so they may be larger than the memory. What gzip or zstd has compressed, and pipes,
+    are unpacked first: above 64 MB to a temporary file in ``TMPDIR`` or /var/tmp.
 
     Args:
-        path: A file or a folder, or several of them.
-        validation_fraction: Fraction of the bytes to hold out.
+        path: A file, a folder, or a pattern such as ``"shards/*.bin"``; or several of them.
+        validation_fraction: Fraction of the bytes or tokens to hold out. None: 0.05, but at most 8 MB.
         bytes: True: also reads files that are not texts, such as programs and pictures.
+        tokens: ``"uint8"``, ``"uint16"`` or ``"uint32"``: the files are token ids without a header, such as the .bin files
+            of nanoGPT. Files of NumPy (.npy) need no type.
+        vocabulary: Token ids are below this number. 0: 256 for bytes, otherwise found by reading all files.
 
     Raises:
         IoFailure: A file cannot be read.
-        BadInput: A file is not a text, and ``bytes`` is False.
+        BadInput: A file is not a text, and ``bytes`` is False; files are of different kinds; or an id is not in the
+            vocabulary.
     """
     paths = _paths(path)
-    return Dataset(_core.open_text(paths, validation_fraction, bytes), _name_of(paths), paths=paths)
+    opened = _core.open_text(paths, validation_fraction, bytes, tokens, vocabulary)
+    return Dataset(opened, _name_of(paths))
 
 
 def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, origin: Model | None = None) -> Dataset:

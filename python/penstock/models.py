@@ -360,7 +360,8 @@ class Model(Pretrained):
                                                                             after the last step
         ``classify``,   one text as bytes or str, or a list of them         probabilities ``[classes]``,
         of texts                                                            ``[texts, classes]``
-        ``language``    bytes or str                                        probabilities of each next byte ``[T, 256]``
+        ``language``    bytes or str; token ids ``[T]``, ``[B, T]``         probabilities of each next byte ``[T, 256]``,
+                                                                            or token ``[T, vocabulary]``
         ==============  ==================================================  ==========================================
 
         ``inputs`` may also be a file, as ``penstock predict`` reads it, or a table in memory with

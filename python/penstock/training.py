@@ -193,7 +193,7 @@ def train(
         "initial_weights": weights,
         "chrono": chrono,
     }
-    bar = bar_for(progress, model.task)
+    bar = bar_for(progress, model.task, scored_unit(data.description)[:-1])
 
     def report(fields):
         state = Progress(**fields)
@@ -232,7 +232,7 @@ def _score_text(task, validation, unit):
         return ""
     value = f"loss {validation['loss']:.4g}"
     if task == "language":
-        value = f"{validation['bits_per_step']:.4g} bits/byte"
+        value = f"{validation['bits_per_step']:.4g} bits/{unit[:-1]}"
     if task == "classify":
         value = f"{100 * validation['accuracy']:.4g} % right"
     return f"{value} on {validation['scored']:,} held-out {unit}"

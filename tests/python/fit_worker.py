@@ -1,7 +1,4 @@
-"""One rank of the runs of test_torch_fit_ranks.py. Rank 0 writes what it saw as JSON lines.
-
-usage: fit_worker.py CASE TEXT FOLDER
-"""
+"""One rank of the runs of test_torch_fit_ranks.py, which starts main() in a process. Each writes what it saw as JSON lines."""
 
 import copy
 import json
@@ -10,6 +7,7 @@ import pathlib
 import resource
 import signal
 import sys
+import traceback
 
 import torch
 import torch.distributed.fsdp
@@ -18,14 +16,12 @@ import penstock
 import penstock.torch as ours
 from penstock.torch._fitting import group
 
-torch.set_num_threads(1)
-CASE, TEXT, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
-RANK = int(os.environ.get("RANK", "0"))
+CASE, TEXT, FOLDER, RANK = "", "", pathlib.Path(), 0  # of main()
 USUAL = {"steps": 10, "batch": 5, "length": 12, "log_every": 0, "seed": 3, "progress": False, "validate_every": 0,
          "average": 0.9, "validate_steps": 4, "rank_timeout": 5}  # fmt: skip
 
 
-def fit(name, text=TEXT, at=None, **options):
+def fit(name, text=None, at=None, of=5, **options):
     """Trains, and writes the losses and the score, or the error, of each rank."""
     curve = []
 
@@ -33,24 +29,40 @@ def fit(name, text=TEXT, at=None, **options):
         if not progress.warning:
             curve.append(progress.loss)
 
-    data = penstock.open_text(text, validation_fraction=0.2)
-    model = penstock.Model(data, width=16, blocks=2, dropout=0.2, seed=5)
+    path = str(text or TEXT)
+    if path.endswith(".csv"):
+        data = penstock.open_series(path, targets=["a"], horizon=2)
+    else:
+        data = penstock.open_text(path, validation_fraction=0.2)
+    model = penstock.Model(data, width=16, blocks=2, dropout=0.2, seed=of)
     if at is not None:
         at_step(*at)
     try:
         result = ours.fit(model, data, callback=note, **(USUAL | options))
         seen = {"curve": curve, "validation": result.validation and result.validation.loss, "step": result.last.step}
         seen |= {"interrupted": result.interrupted, "checkpoint_error": result.checkpoint_error}
-        seen["answer"] = float(model.forward(list(b"the"))[0].sum()) if RANK == 0 else None
+        seen["answer"] = answer_of(model) if RANK == 0 else None
     except (penstock.Error, RuntimeError) as error:
         seen = {"error": str(error), "kind": type(error).__name__}
     write(name, seen)
+
+
+def answer_of(model):
+    """Returns a number that tells models apart."""
+    steps = list(b"the") if model.task == "language" else [[0.1, 0.2]] * 3
+    return float(model.forward(steps)[0].sum())
 
 
 def write(name, seen):
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     with open(FOLDER / f"{CASE}.{RANK}.jsonl", "a") as file:
         file.write(json.dumps({"name": name, **seen}) + "\n")
+
+
+def at_version(number):
+    """Has this rank take itself for another version."""
+    system_info = dict(penstock._core.system_info())
+    penstock._core.system_info = lambda: system_info | {"version": f"1.{number}"}
 
 
 def at_step(rank, step, what):
@@ -76,6 +88,8 @@ def equal():
     saved = {"checkpoint": FOLDER / "two", "checkpoint_every": 0}
     fit("stopped", at=(1, 5, signal.SIGTERM), sharding="fsdp", **saved)
     fit("go on", resume=True, **saved)
+    for sharding in ("ddp", "fsdp"):
+        fit(f"series by {sharding}", text=FOLDER / "series.csv", sharding=sharding)
     guarded()
 
 
@@ -106,6 +120,10 @@ def whole(tensor):
 def different():
     """What the ranks do not have in common, and what they cannot do."""
     fit("seed", seed=3 + RANK)
+    at_version(RANK)
+    fit("version")
+    at_version(0)
+    fit("model", of=5 + RANK)
     other = FOLDER / f"text of {RANK}"
     other.write_text(pathlib.Path(TEXT).read_text() + "x" * RANK)
     fit("data", text=other)
@@ -138,10 +156,21 @@ def fail(number, frame):
     raise penstock.BadInput("the shard ends early")
 
 
-if __name__ == "__main__":
+def main(case, text, folder, environment):
+    """Runs a case as a rank of this environment. Error output goes to a file."""
+    global CASE, TEXT, FOLDER, RANK
+    os.environ.update(environment)
+    CASE, TEXT, FOLDER, RANK = case, text, folder, int(environment["RANK"])
+    with open(folder / f"{CASE}.{RANK}.err", "w") as errors:
+        os.dup2(errors.fileno(), 2)
+    torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, fail)
-    group._JOIN_SECONDS = float(os.environ.get("JOIN_SECONDS", "60"))
-    CASES[CASE]()
-    sys.stdout.flush()
+    group._JOIN_SECONDS = 3.0
+    status = 1
+    try:
+        CASES[CASE]()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
     sys.stderr.flush()
-    os._exit(0)  # as penstock.torch.train does
+    os._exit(status)  # as penstock.torch.train does

@@ -203,6 +203,6 @@ def test_the_progress_bar(folder, monkeypatch):
         shown.append(bundle["text/plain"])
         return Handle()
 
-    monkeypatch.setattr(training, "bar_for", lambda progress, task: _progress.NotebookBar(display, task))
+    monkeypatch.setattr(training, "bar_for", lambda _, *about: _progress.NotebookBar(display, *about))
     penstock.train(model, data, steps=5, batch=4, log_every=0.0, threads=1)
     assert len(shown) >= 5 and "step 5" in shown[-1]

@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 
+import numpy
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -31,9 +32,52 @@ def text(tmp_path):
     return path
 
 
-def run(function, path, model=None, **options):
+def series(folder, name="series.csv", rows=160, phase=0.0):
+    """A table whose first column can be forecast from both."""
+    lines = [f"{math.sin(0.3 * i + phase) + 0.1 * math.sin(i * i):.4f},{math.cos(0.3 * i + phase):.4f}" for i in range(rows)]
+    path = folder / name
+    path.write_text("\n".join(["a,b", *lines]) + "\n")
+    return path
+
+
+def labelled(folder):
+    """Sequences of different lengths that rise or fall."""
+    lines = ["sequence,label,x"]
+    for i in range(40):
+        step = 0.1 if i % 3 else -0.1
+        lines += [f"{i},{'up' if step > 0 else 'down'},{step * t + math.sin(i + t):.4f}" for t in range(4 + i % 5)]
+    path = folder / "labelled.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def labelled_texts(folder):
+    lines = ["text,label"] + [f"{' '.join(WORDS[i % 5 :][: 3 + i % 4])} number {i},{'ab'[i % 2]}" for i in range(40)]
+    path = folder / "texts.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def tokens(folder):
+    path = folder / "tokens.npy"
+    numpy.save(path, numpy.array([1000 + (i * i + i // 7) % 40 for i in range(500)], "u2"))
+    return path
+
+
+OPENERS = {
+    "text": lambda path: penstock.open_text(path, validation_fraction=0.2),
+    "tokens": lambda path: penstock.open_text(tokens(path), validation_fraction=0.2),
+    "series": lambda path: penstock.open_series(series(path), targets=["a"], horizon=2),
+    "values": lambda path: penstock.open_series(series(path), targets=["b"], from_last=False, autoregression=False),
+    "files": lambda path: penstock.open_series([series(path), series(path, "b.csv", 90, 1.0)], autoregression=False),
+    "labelled": lambda path: penstock.open_labelled(labelled(path)),
+    "labelled texts": lambda path: penstock.open_labelled_texts(labelled_texts(path)),
+}
+
+
+def run(function, path, model=None, kind="text", **options):
     """Trains a small model and returns its curve, the result and the model."""
-    data = penstock.open_text(path, validation_fraction=0.2)
+    data = OPENERS[kind](path)
     made = penstock.Model(data, **({"width": 16, "blocks": 2, "dropout": 0.2, "seed": 5} | (model or {})))
     curve = []
     usual = {"steps": 10, "batch": 5, "length": 12, "log_every": 0, "seed": 3, "progress": False, "validate_every": 0}
@@ -77,25 +121,46 @@ def test_curve_of_penstock_train(text, cell, options):
     assert abs(mine.forward(tokens)[0] - model.forward(tokens)[0]).max() < 1e-3
 
 
-def test_defaults_are_those_of_penstock_train(text, tmp_path):
-    """The library tells most of them; three it does not, and the help of the program has them."""
-    data = penstock.open_text(text)
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2, "carry_state": False}])
+@pytest.mark.parametrize("kind", [kind for kind in OPENERS if kind != "text"])
+def test_curve_of_penstock_train_on_other_data(tmp_path, kind, options):
+    usual = {"steps": 12, "filters": False, "learning_rate": 0.003}
+    expected, theirs, model = run(penstock.train, tmp_path, kind=kind, **usual, carry_state=not options)
+    got, result, mine = run(ours.fit, tmp_path, kind=kind, **usual, **options)
+    same_curve(got, expected, 1e-4 if kind == "series" else 1e-5)
+    assert math.isclose(result.validation.loss, theirs.validation.loss, rel_tol=1e-3)
+    assert result.validation.scored == theirs.validation.scored and result.model_step == theirs.model_step
+    assert result.share == pytest.approx(theirs.share, abs=0.02)
+    assert mine.history["data"] == model.history["data"] and mine.data.keys() == model.data.keys()
+
+
+def test_filters_beside_layers(tmp_path):
+    """What is fitted behind the training of layers is fitted here, too."""
+    path = labelled(tmp_path)
+    data = penstock.open_labelled(path, validation_fraction=0.4)
+    with pytest.raises(penstock.Unsupported, match="the filters stand alone: filters=False trains layers"):
+        ours.fit(penstock.Model(data, width=8, blocks=1), data, steps=2)
+    whole = penstock.open_series(series(tmp_path), targets=["a"])
+    model = penstock.Model(whole, width=8, blocks=1)
+    result = ours.fit(model, whole, steps=2, batch=4, length=16, progress=False)
+    levels = model.predict(str(series(tmp_path)), quantiles=[0.1, 0.9])[1]
+    assert (levels[..., 0] < levels[..., -1]).all() and 0.0 <= result.share <= 1.0
+
+
+@pytest.mark.parametrize("kind", ["text", "series", "labelled"])
+def test_defaults_are_those_of_penstock_train(text, tmp_path, kind):
+    """The library tells them to both."""
+    data = OPENERS[kind](text if kind == "text" else tmp_path)
     model = penstock.Model(data)
-    said = {name: p.default for name, p in inspect.signature(ours.fit).parameters.items()}
+    said = {name: p.default for name, p in inspect.signature(ours.fit).parameters.items()} | {"filters": False}
     options = fit_options.resolve(model, data, said, "cpu")
     metrics = tmp_path / "metrics.jsonl"
-    penstock.train(model, data, seconds=0.01, metrics=metrics, progress=False)
+    limit = {} if kind == "text" else {"steps": 1}
+    penstock.train(model, data, **({"seconds": 0.01} | limit), metrics=metrics, progress=False, filters=False)
     theirs = json.loads(metrics.read_text().splitlines()[0])["options"]
     assert {name: getattr(options, name) for name in theirs} == theirs
-    assert (options.seconds, options.validate_every, options.keep_best) == (60.0, 30.0, True)
-
-
-def test_defaults_in_the_help_of_the_program():
-    from program import BIN
-
-    text = subprocess.run([BIN, "train", "--print-config"], capture_output=True, text=True).stdout
-    lines = {line.partition("=")[0].strip("# "): line.rpartition("[")[2] for line in text.splitlines() if "=" in line}
-    assert "60 for a text" in lines["seconds"] and lines["validate-every"].startswith("30")
+    if kind == "text":
+        assert (options.seconds, options.validate_every, options.keep_best) == (60.0, 30.0, True)
 
 
 def test_early_stopping_as_penstock_train(text):
@@ -311,7 +376,7 @@ def test_options_of_penstock_train_alone(text, options):
 
 def test_other_data_are_refused():
     data = penstock.open_task("parity")
-    with pytest.raises(penstock.Unsupported, match="trains on texts, not on a built-in task: penstock.train"):
+    with pytest.raises(penstock.Unsupported, match="on data with an end, not on a built-in task: penstock.train does"):
         ours.fit(penstock.Model(data), data)
 
 

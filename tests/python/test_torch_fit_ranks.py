@@ -2,6 +2,8 @@
 
 import json
 import math
+import multiprocessing
+import multiprocessing.forkserver
 import os
 import pathlib
 import signal
@@ -18,11 +20,13 @@ pytest.importorskip("penstock.torch", reason="PyTorch is too old")
 if not torch.distributed.is_available():
     pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
 
-from test_torch_fit import text_of  # noqa: E402
+import fit_worker  # noqa: E402
+from test_torch_fit import series, text_of  # noqa: E402
 
-HERE = pathlib.Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "examples" / "distributed"
-WORKER = HERE / "fit_worker.py"
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "distributed"
+#: Ranks are forks of a process that has imported all that takes seconds to import.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.checkpoint", "penstock.torch._fitting.run"])
 PATIENCE = 300  # seconds, after which a run counts as hung
 
 
@@ -38,19 +42,25 @@ class Ranks:
     def __init__(self, case, text, folder, size=2, port=None, only=None):
         self._case, self._folder = case, folder
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()), "WORLD_SIZE": str(size)}
-        usual = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "JOIN_SECONDS": "3"}
-        usual |= place
-        command = [sys.executable, WORKER, case, text, folder]
+        place |= {"GLOO_SOCKET_IFNAME": "lo"}
+        self._ranks = range(size) if only is None else [only]
         self.processes = [
-            subprocess.Popen(command, env=usual | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
-            for rank in (range(size) if only is None else [only])
+            FORKS.Process(target=fit_worker.main, args=(case, text, folder, place | {"RANK": str(rank)}))
+            for rank in self._ranks
         ]
+        for each in self.processes:
+            each.start()
 
-    def end(self, status=0):
-        """Waits for all. Returns what each rank wrote, by the names of the runs, and the error output of rank 0."""
-        errors = [each.communicate(timeout=PATIENCE)[1] for each in self.processes]
-        assert [each.returncode for each in self.processes] == [status] * len(errors), errors
-        return [self.seen(rank) for rank in range(len(errors))], errors[0]
+    def end(self):
+        """Waits for all. Returns what each rank wrote, by the names of the runs."""
+        for each in self.processes:
+            each.join(PATIENCE)
+        errors = [self.errors(rank) for rank in self._ranks]
+        assert [each.exitcode for each in self.processes] == [0] * len(errors), errors
+        return [self.seen(rank) for rank in self._ranks]
+
+    def errors(self, rank):
+        return (self._folder / f"{self._case}.{rank}.err").read_text()
 
     def seen(self, rank):
         path = self._folder / f"{self._case}.{rank}.jsonl"
@@ -60,6 +70,9 @@ class Ranks:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        multiprocessing.forkserver.ensure_running()
     return tmp_path_factory.mktemp("ranks")
 
 
@@ -79,13 +92,16 @@ def alone(text, stop=None, **options):
         if progress.step == stop:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    data = penstock.open_text(text, validation_fraction=0.2)
+    if text.suffix == ".csv":
+        data = penstock.open_series(text, targets=["a"], horizon=2)
+    else:
+        data = penstock.open_text(text, validation_fraction=0.2)
     model = penstock.Model(data, width=16, blocks=2, dropout=0.2, seed=5)
     usual = {"steps": 10, "batch": 5, "length": 12, "log_every": 0, "seed": 3, "progress": False, "validate_every": 0}
     usual |= {"average": 0.9, "validate_steps": 4, "callback": note}
     result = penstock.torch.fit(model, data, **(usual | options))
-    answer = float(model.forward(list(b"the"))[0].sum())
-    return {"curve": curve, "validation": result.validation and result.validation.loss, "answer": answer}
+    return {"curve": curve, "validation": result.validation and result.validation.loss,
+            "answer": fit_worker.answer_of(model)}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +121,11 @@ def same(got, expected, first=0):
 
 def test_two_ranks_learn_as_one_does(one, text, folder):
     """DDP and FSDP2 with an uneven batch, accumulation, and checkpoints of one process in two and of two in one."""
-    (first, second), _ = Ranks("equal", text, folder).end()
+    table = alone(series(folder))
+    first, second = Ranks("equal", text, folder).end()
+    for name in ("series by ddp", "series by fsdp"):
+        same(first[name], table)
+        assert second[name]["validation"] == first[name]["validation"]
     for name, begun in (("ddp", 0), ("fsdp", 0), ("from one", 6), ("go on", 6)):
         same(first[name], one, begun)
         assert second[name]["curve"] == []  # reports are rank 0's
@@ -123,11 +143,13 @@ def test_two_ranks_learn_as_one_does(one, text, folder):
 
 
 def test_ranks_that_differ_are_named_on_all(one, text, folder):
-    ranks, _ = Ranks("different", text, folder).end()
+    ranks = Ranks("different", text, folder).end()
     for rank in ranks:
         words = {name: record.get("error", "") for name, record in rank.items()}
         assert "rank 1 of 2 (" in words["seed"] and '"seed": 4' in words["seed"] and "give every rank the same options" in words["seed"]
-        assert "has data " in words["data"] and "bytes, " in words["data"] and "give every rank the same files" in words["data"]
+        assert "has Penstock's version 1.1, rank 0 has 1.0: install one version everywhere" in words["version"]
+        assert "has a model " in words["model"] and "give every rank the same model, by one seed" in words["model"]
+        assert "has data " in words["data"] and "steps, " in words["data"] and "give every rank the same files" in words["data"]
         assert "batch is 1 sequences, too few for 2 ranks with accumulate=1: give at least 2" in words["few"]
         assert "there is no complete checkpoint in" in words["files"]
         assert rank["full"]["step"] == 10  # training went on
@@ -142,18 +164,20 @@ def test_a_rank_that_ends_is_named_by_the_other(text, folder):
     runs = {case: Ranks(case, text, folder) for case in ("dies", "hangs")}
     hanging = runs["hangs"].processes
     try:
-        said = {case: runs[case].processes[0].communicate(timeout=PATIENCE)[1] for case in runs}
+        for case in runs:
+            runs[case].processes[0].join(PATIENCE)
     finally:
-        hanging[1].send_signal(signal.SIGKILL)
+        os.kill(hanging[1].pid, signal.SIGKILL)
+    said = {case: runs[case].errors(0) for case in runs}
     seen = {case: runs[case].seen(0).get(case, {}).get("error", "") + said[case] for case in runs}
     for case in runs:
         process = runs[case].processes[1].pid
         assert "rank 0 of 2 (" in seen[case] and "rank 1 of 2 (" in seen[case] and f"process {process})" in seen[case]
         assert "has not answered for 5 s" in seen[case] and "resume" in seen[case]
-    assert hanging[0].returncode == 1
+    assert hanging[0].exitcode == 1
     assert time.monotonic() - begun < 2 * PATIENCE
     for each in runs.values():
-        each.processes[1].communicate(timeout=PATIENCE)
+        each.processes[1].join(PATIENCE)
 
 
 def test_a_port_in_use_and_a_rank_that_is_alone(text, folder):
@@ -161,12 +185,11 @@ def test_a_port_in_use_and_a_rank_that_is_alone(text, folder):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        first = Ranks("port", text, folder / "..", port=port, only=0)
-        alone = Ranks("port", text, folder / "..", port=free_port(), only=1)
-        first.end(), alone.end()
-    words = first.seen(0)["port"]["error"]
+        first = Ranks("port", text, folder, port=port, only=0)
+        alone = Ranks("port", text, folder, port=free_port(), only=1)
+        words = first.end()[0]["port"]["error"]
     assert "rank 0 of 2 (" in words and f"port {port} of 127.0.0.1 is in use: " in words and "--master-port" in words
-    words = alone.seen(1)["port"]["error"]
+    words = alone.end()[0]["port"]["error"]
     assert "rank 1 of 2 (" in words and "rank 0 does not answer at 127.0.0.1:" in words and "MASTER_ADDR" in words
 
 

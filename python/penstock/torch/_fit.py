@@ -60,7 +60,7 @@ def fit(
     checkpoints: int = 2,
     rank_timeout: float = 30.0,
 ) -> TrainResult:
-    """Trains a model of a text with PyTorch, on one device or, under torchrun and the like, on many.
+    """Trains a model of a text, a series or labels with PyTorch, on one device or, under torchrun and the like, on many.
 
     It trains as :func:`penstock.train` does: the same batches, dropout masks, loss, schedule, early stopping and guard
     against instability. The loss curve is the same for any number of ranks, up to rounding. Call it on every rank with
@@ -78,7 +78,8 @@ def fit(
 
     Args:
         model: A :class:`penstock.Model` made for this data.
-        data: A dataset of :func:`penstock.open_text`.
+        data: A dataset of :func:`penstock.open_text`, :func:`penstock.open_series`, :func:`penstock.open_labelled` or
+            :func:`penstock.open_labelled_texts`.
         sharding: ``"ddp"``: each rank has the whole model. ``"fsdp"``: each has a part of every weight (FSDP2).
         accumulate: Micro-batches of a step on each rank, one after the other: less memory, the same result.
         compile: True, or the name of a backend: torch.compile for the blocks.
@@ -95,7 +96,7 @@ def fit(
 
     Raises:
         InvalidArgument: An option is impossible, or the batch has too few sequences for the ranks.
-        Unsupported: The data are not a text, or an option is of :func:`penstock.train` alone.
+        Unsupported: The data are a built-in task, or an option is of :func:`penstock.train` alone.
         Incompatible: The checkpoint is of another run, or the model of other data.
         BadInput: The checkpoint lacks files.
         IoFailure: There is no checkpoint to resume.

@@ -150,10 +150,10 @@ class _LinearForecast(nn.Module):
         self._filter = [filter_]  # inside a list: the parameters belong to this module, not to a child
         self.requires_grad_(False)
 
-    def forward(self, x, state):
+    def forward(self, x, state, reset=None):
         filter_ = self._filter[0]
         filter_.weight, filter_.bias = self.weight, self.bias
-        forecast, state = filter_(self.spread(x), state)
+        forecast, state = filter_(self.spread(x), state, reset)
         return forecast if self.known is None else forecast + self.known(x), state
 
 
@@ -281,8 +281,7 @@ class SequenceModel(Pretrained, nn.Module):
         Args:
             x: Tokens ``[B, T]``, or normalised features ``[B, T, I]``.
             state: The state that the previous call returned, to continue its sequences. None: the start of a sequence.
-            reset: For a model of tokens: True ``[B, T]`` where a sequence starts, before which the state is zeroed.
-                None: nowhere.
+            reset: True ``[B, T]`` where a sequence starts, before which the state is zeroed. None: nowhere.
             masks: In training, int64 ``[2]``: the seed of this step's dropout masks and the number of the first row in
                 the whole batch. Any division of a batch then draws the masks of the whole. None: masks by
                 ``torch.manual_seed``.
@@ -292,11 +291,11 @@ class SequenceModel(Pretrained, nn.Module):
             ``[B, T, classes]``; and the state, a dictionary.
         """
         state = {} if state is None else dict(state)
-        if reset is not None and (self._members > 1 or self.data["vocabulary"] == 0 or self.filters is not None):
-            raise ValueError("reset is for single models of tokens: start the other sequences with state=None")
+        if reset is not None and (self._members > 1 or self.filters is not None):
+            raise ValueError("reset is for single models without filters: start the other sequences with state=None")
         features = x
         if self.data["vocabulary"] == 0 and self.spec["from_last"]:
-            x = self._changes(x, state)
+            x = self._changes(x, state, reset)
         if self._members == 1:
             y, after = _run_layers(self, x, state, reset, masks)
             state.update(after)
@@ -307,14 +306,16 @@ class SequenceModel(Pretrained, nn.Module):
         if self.spec["from_last"]:
             y = y + self._last_values(features)
             if self.autoregression is not None:
-                forecast, state["autoregression"] = self.autoregression(features, state.get("autoregression"))
+                forecast, state["autoregression"] = self.autoregression(
+                    features, state.get("autoregression"), reset
+                )
                 y = y + forecast
         if self.filters is not None:
             said, state["filters"] = self.filters(features, state.get("filters", {}))
             y = y + said
         return y, state
 
-    def _changes(self, x, state):
+    def _changes(self, x, state, reset):
         """Returns the features, and the changes of forecast columns from the previous row. Forecast columns are bounded
         by tanh."""
         if not self._columns:
@@ -325,6 +326,8 @@ class SequenceModel(Pretrained, nn.Module):
         factors = x.new_tensor([scale * c["factor"] for c in self._columns])
         first = state.get("last", values[:, :1])  # start of a sequence: no change
         before = torch.cat([first, values[:, :-1]], 1)
+        if reset is not None:
+            before = torch.where(reset.unsqueeze(-1), values, before)
         state["last"] = values[:, -1:]
         bounded = x.clone()
         bounded[..., index] = torch.tanh(values)

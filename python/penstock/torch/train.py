@@ -1,4 +1,4 @@
-"""``python -m penstock.torch.train DATA ...``: ``penstock train`` for texts, on many devices under torchrun and the like.
+"""``python -m penstock.torch.train DATA ...``: ``penstock train`` on many devices, under torchrun and the like.
 
 Its options and files are those of ``penstock train``; ``--help`` lists them, and docs/distributed.md explains the others.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import glob
 import inspect
 import json
 import os
@@ -15,6 +16,7 @@ import sys
 
 import penstock
 from penstock import _core
+from penstock.datasets import scored_unit
 
 from ._fit import fit
 from ._fitting.checkpoints import complete
@@ -26,9 +28,15 @@ if TYPE_CHECKING:
 
 #: Options whose name in the program is not that of the argument.
 _NAMES = {"convolution": "conv", "feed_forward": "ffn", "keep_best": "keep-last", "carry_state": "no-carry",
-          "end_norms": "norms"}  # fmt: skip
+          "end_norms": "norms", "inputs": "columns", "targets": "target-columns", "from_last": "no-changes",
+          "autoregression": "no-linear", "filters": "no-filters"}  # fmt: skip
+#: Options that are lists.
+_LISTS = ("inputs", "targets", "known", "categories", "calendar")
 #: Arguments that are no options of the command line.
-_NONE = {"model", "data", "path", "callback", "progress", "filters", "log_every", "from_last"}
+_NONE = {"model", "data", "path", "callback", "progress", "log_every", "origin"}
+#: The functions that open each kind of data.
+_OPENERS = {"text": penstock.open_text, "series": penstock.open_series, "labelled": penstock.open_labelled,
+            "labelled texts": penstock.open_labelled_texts}  # fmt: skip
 
 
 def _help_of(function: Callable[..., object]) -> dict[str, str]:
@@ -53,10 +61,14 @@ def _add(group: Any, function: Callable[..., object], texts: dict[str, str]) -> 
         option, usual, annotation = f"--{_option(name)}", parameter.default, str(parameter.annotation)
         about = texts.get(name, "")
         settings: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": about}
-        if name == "keep_best" or usual is True:
+        if name in ("keep_best", "from_last", "autoregression") or usual is True:
             settings |= {"action": "store_const", "const": False}
         elif usual is False and "str" not in annotation:
             settings |= {"action": "store_true"}
+        elif name == "header":
+            settings |= {"choices": ("yes", "no")}
+        elif name in _LISTS:
+            settings |= {"type": lambda text: text.split(","), "metavar": "A,B"}
         elif name == "end_norms":
             settings |= {"choices": ("all", "between")}
         elif name == "compile":
@@ -73,11 +85,14 @@ def _option(name):
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m penstock.torch.train", description=__doc__.splitlines()[0])
-    parser.add_argument("data", nargs="+", metavar="DATA", help="Texts, plain or compressed with gzip; folders of them")
+    parser.add_argument("data", nargs="+", metavar="DATA", help="Texts, token ids or tables, as for penstock train")
     settings = {name: about.replace("%", "%%") for name, _, about in _core.train_settings()}
     _add(parser.add_argument_group("Training"), fit, _help_of(penstock.train) | _help_of(fit) | settings)
     _add(parser.add_argument_group("Model"), penstock.Model, _help_of(penstock.Model))
-    _add(parser.add_argument_group("Data"), penstock.open_text, _help_of(penstock.open_text))
+    about_data = parser.add_argument_group("Data")
+    about_data.add_argument("--as", dest="kind", choices=("text", "series", "labelled", "texts"), help="Kind of data")
+    for opener in _OPENERS.values():
+        _add(about_data, opener, _help_of(opener))
     files = parser.add_argument_group("Files and reports")
     files.add_argument("--init", metavar="FILE", help="Start from the weights of this model")
     files.add_argument("-o", "--output", metavar="FILE", default="model.safetensors", help="File of the trained model")
@@ -128,15 +143,24 @@ def _picked(given, function):
 
 def _open(given):
     for path in given.data:
-        if path.startswith("task:") or not (os.path.exists(path) or path == "-"):
+        if path.startswith("task:") or not (os.path.exists(path) or glob.glob(path) or path == "-"):
             what = "a built-in task, which 'penstock train' trains on" if path.startswith("task:") else "no such file"
             raise penstock.IoFailure(f"{path}: {what}")
-    kind = "text" if getattr(given, "bytes", False) else _core.guess_kind(given.data)
-    if kind != "text":
-        raise penstock.Unsupported(
-            f"{given.data[0]}: this looks like {kind} data, not like a text: 'penstock train' trains on it"
-        )
-    return penstock.open_text(given.data, **_picked(given, penstock.open_text))
+    kind = {None: _core.guess_kind(given.data), "texts": "labelled texts"}.get(given.kind, given.kind)
+    if given.kind is None and (getattr(given, "bytes", False) or hasattr(given, "tokens")):
+        kind = "text"
+    opener = _OPENERS[kind]
+    every = set().union(*(inspect.signature(each).parameters for each in _OPENERS.values()))
+    own = inspect.signature(opener).parameters
+    foreign = next((name for name in vars(given) if name in every - {"seed"} and name not in own), None)
+    if foreign is not None:
+        raise penstock.InvalidArgument(f"--{_option(foreign)} does not apply: {given.data[0]} is read as {kind}")
+    options = _picked(given, opener)
+    if "header" in options:
+        options["header"] = options["header"] == "yes"
+    if given.init and "origin" in own:
+        options["origin"] = penstock.Model.load(given.init)
+    return opener(given.data, **options)
 
 
 def _make_model(given, data):
@@ -170,8 +194,9 @@ def _check_files(given, checkpoint):
 class _Lines:
     """Progress as lines of a log, every few seconds."""
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, quiet: bool, data: penstock.Dataset) -> None:
         self._quiet, self._next = quiet, 0.0
+        self._task, self._unit = data.description["task"], scored_unit(data.description)[:-1]
 
     def __call__(self, progress: penstock.Progress) -> None:
         if progress.warning:
@@ -179,9 +204,10 @@ class _Lines:
         if self._quiet or progress.seconds < self._next or sys.stderr.isatty():
             return
         self._next = progress.seconds + 5.0
+        bits = f"{progress.loss / 0.6931471805599453:.3f} bits/{self._unit}"
         print(
-            f"{100 * progress.fraction:.0f} %  {progress.loss / 0.6931471805599453:.3f} bits/byte  "
-            f"{progress.positions_per_second / 1e3:.1f} k bytes/s  step {progress.step}",
+            f"{100 * progress.fraction:.0f} %  {bits if self._task == 'language' else f'loss {progress.loss:.4g}'}  "
+            f"{progress.positions_per_second / 1e3:.1f} k steps/s  step {progress.step}",
             file=sys.stderr, flush=True,
         )  # fmt: skip
 
@@ -213,7 +239,7 @@ def run(given: argparse.Namespace) -> int:
     if _first() and not given.quiet and not given.json:
         print(f"data   {data!r}\nmodel  {model.parameter_count:,} parameters: {json.dumps(model.spec)}", flush=True)
     options = _picked(given, fit) | {"checkpoint": checkpoint, "progress": not given.quiet}
-    result = fit(model, data, callback=_Lines(given.quiet), **options)
+    result = fit(model, data, callback=_Lines(given.quiet, data), **options)
     if _first():
         model.save(given.output)
         if own and not result.interrupted:

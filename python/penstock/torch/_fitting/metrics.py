@@ -72,8 +72,10 @@ def _fields(progress):
     return fields | ({"warning": warning} if warning else {})
 
 
-def evaluation_of(loss: float, weight: float, correct: float) -> Evaluation:
-    """Returns the scores of sums over scored steps."""
+def evaluation_of(loss: float, weight: float, scored: float, correct: float, of_classes: bool) -> Evaluation:
+    """Returns the scores of sums over scored steps; ``of_classes``: of the cross-entropy."""
     mean = loss / weight if weight else 0.0
-    accuracy = correct / weight if weight else 0.0
-    return Evaluation(loss=mean, bits_per_step=mean / math.log(2), accuracy=accuracy, scored=int(weight))
+    if not of_classes:
+        return Evaluation(loss=mean, bits_per_step=0.0, accuracy=0.0, scored=int(scored))
+    accuracy = correct / scored if scored else 0.0
+    return Evaluation(loss=mean, bits_per_step=mean / math.log(2), accuracy=accuracy, scored=int(scored))

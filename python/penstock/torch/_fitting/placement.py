@@ -31,7 +31,7 @@ class Placement:
 
     Attributes:
         module: The model.
-        parameters: This rank's part of each parameter, by name.
+        parameters: This rank's part of each parameter that is trained, by name.
     """
 
     def __init__(self, module: nn.Module, group: Group, sharding: str, compile: bool | str) -> None:
@@ -46,7 +46,7 @@ class Placement:
             self._shard()
         else:
             module.to(group.device)
-        self.parameters = dict(module.named_parameters())
+        self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self._call = module
         if group.size > 1 and not self.sharded:
             devices = [group.device] if group.device.type == "cuda" else None
@@ -66,11 +66,11 @@ class Placement:
         """Runs the model with gradients."""
         return self._call(*arguments, **options)
 
-    def answer(self, *arguments):
+    def answer(self, *arguments, **options):
         """Runs the model in evaluation mode, without gradients."""
         self.module.eval()
         with torch.no_grad():
-            result = self.module(*arguments)
+            result = self.module(*arguments, **options)
         self.module.train()
         if self.sharded:
             self.module.reshard()  # which FSDP leaves to the backward pass; parameters() would be whole until then

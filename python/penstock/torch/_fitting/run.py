@@ -12,16 +12,17 @@ import torch
 from ... import _core
 from ..._keywords import warn_caller
 from ..._progress import NoBar, bar_for
+from ...datasets import scored_unit
 from ...errors import Unsupported
-from ...training import TrainResult, _history
+from ...training import Evaluation, TrainResult, _history
 from .._model import SequenceModel, write_model
+from .batches import Batches, check_kind
 from .checkpoints import Checkpoints
 from .group import Group
 from .metrics import Metrics
 from .options import resolve
 from .placement import Placement
 from .signals import Stop
-from .text import TextWindows, check_kind
 from .trainer import Trainer
 from .watch import Watch
 
@@ -67,6 +68,7 @@ def _fit(model, data, said, group, stop):
         return _finished(model, data, trainer)
     finally:
         trainer.metrics.close()
+        trainer.batches.close()
 
 
 def _trainer(model, data, options, module, group, stop):
@@ -74,11 +76,11 @@ def _trainer(model, data, options, module, group, stop):
     files = None
     if options.checkpoint is not None:
         files = group.together(lambda: Checkpoints(options.checkpoint, options.checkpoints, group))
-    windows = group.together(lambda: TextWindows(data, options.batch, options.length, group.device))
-    bar = bar_for(options.progress, model.task) if first else NoBar()
+    batches = group.together(lambda: Batches(model, data, options.batch, options.length, group.device))
+    bar = bar_for(options.progress, model.task, scored_unit(data.description)[:-1]) if first else NoBar()
     metrics = group.together(lambda: Metrics(options.metrics, options.resume, first, options.callback, bar))
     placement = Placement(module, group, options.sharding, options.compile)
-    return Trainer(placement, windows, options, metrics, files, stop, _network_remedy(module.spec))
+    return Trainer(placement, batches, options, metrics, files, stop, _network_remedy(module.spec))
 
 
 def _network_remedy(spec):
@@ -110,14 +112,15 @@ def _facts(model, data, module, options):
     weights = hashlib.sha256()
     for tensor in module.state_dict().values():
         weights.update(tensor.numpy().tobytes())
-    hidden = ("callback", "progress", "checkpoint", "metrics", "device", "threads")
+    hidden = ("callback", "progress", "checkpoint", "metrics", "device", "threads", "request")
     chosen = {name: value for name, value in vars(options).items() if name not in hidden}
     position = json.loads(data._dataset.position())
     same = "give every rank the same"
     return {
         "Penstock's version": (_core.system_info()["version"], "install one version everywhere"),
         "PyTorch's version": (torch.__version__, "install one version everywhere"),
-        "data": (f"{data.training_steps + data.held_out_steps} bytes, {position['fingerprint']:x}", f"{same} files"),
+        "data": (f"{data.training_steps + data.held_out_steps} steps, {position['fingerprint']:x}", f"{same} files"),
+        "a place in the data": (position["numbers"], f"{same} dataset, opened anew"),
         "options": (json.dumps(chosen, sort_keys=True, default=str), f"{same} options"),
         "a model": (weights.hexdigest()[:16], f"{same} model, by one seed or from one file"),
     }
@@ -128,24 +131,33 @@ def _finished(model, data, trainer):
     model_step = trainer.finish()
     stopped_early = trainer.stopping.cooling and not trainer.interrupted
     ends = {"interrupted": trainer.interrupted, "stopped_early": stopped_early, "model_step": model_step}
-    trainer.metrics.end(trainer.last, trainer.validation, ends)
     weights = trainer.placement.full_state()
-    if trainer.group.rank == 0:
-        _give_back(model, data, trainer, weights)
-        if trainer.gave_up:
-            warn_caller(trainer.gave_up)
-    validation = trainer.validation if trainer.windows.held_out and not trainer.interrupted else None
-    return TrainResult(trainer.last, validation, stopped_early, model_step, trainer.interrupted,
-                       gave_up=trainer.gave_up, checkpoint_error=trainer.checkpoint_error)  # fmt: skip
+    group = trainer.group
+    finished = group.together(lambda: _give_back(model, data, trainer, weights) if group.rank == 0 else None)
+    finished = dict(group.from_first(finished))
+    validation = finished.pop("validation")
+    trainer.validation = None if validation is None else Evaluation(**validation)
+    trainer.metrics.end(trainer.last, trainer.validation, ends)
+    if group.rank == 0 and trainer.gave_up:
+        warn_caller(trainer.gave_up)
+    return TrainResult(trainer.last, trainer.validation, stopped_early, model_step, trainer.interrupted,
+                       gave_up=trainer.gave_up, checkpoint_error=trainer.checkpoint_error, **finished)  # fmt: skip
 
 
 def _give_back(model, data, trainer, weights):
+    """Puts the weights into the model, and fits the parts that are not trained. Returns the scores and the shares."""
     module = trainer.placement.module
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.safetensors")
         write_model(path, module.spec, module.data, weights)
         model._model, _ = _core.Model.load(path)
+    scored = trainer.validation is not None and trainer.validation.scored > 0 and not trainer.interrupted
+    validation = vars(trainer.validation) if scored else None
+    finished = {"validation": validation, "weight": "", "share": 1.0, "filter_share": 0.0}
+    if model.task != "language" and not trainer.interrupted:
+        request = trainer.options.request | {"batch": trainer.options.batch, "length": trainer.options.length}
+        finished = _core.finish_fit(model._model, data._dataset, request, validation)
     model._data = model._model.data()
-    scores = None if trainer.validation is None else vars(trainer.validation)
-    notes = {"weight": "", "options": json.dumps(trainer.identity()), "columns": {}}
-    model._history = _history(model, data, trainer.step, scores, notes)
+    notes = {"weight": finished.pop("weight"), "options": json.dumps(trainer.identity()), "columns": {}}
+    model._history = _history(model, data, trainer.step, finished["validation"], notes)
+    return finished

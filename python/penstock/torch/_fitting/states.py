@@ -6,37 +6,43 @@ import torch
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from typing import Any
 
-_ROW_AXIS = {"convolution": 0, "recurrent": 2}  # [B, taps - 1, C] and [states, 1, B, H]
+
+def _row_axis(name):
+    return 2 if name == "recurrent" else 0  # [states, 1, B, H], others [B, ...]
 
 
-def _tensors(state: dict[int, dict[str, torch.Tensor]]) -> Iterator[tuple[int, str, torch.Tensor]]:
-    for block in sorted(state):
-        for name in sorted(state[block]):
-            yield block, name, state[block][name]
+def _changed(state: dict[Any, Any], change: Callable[[Any, torch.Tensor], torch.Tensor]) -> dict[Any, Any]:
+    """Returns a state with change(name, tensor) for each tensor, in the order of their names."""
+    return {
+        name: _changed(state[name], change) if isinstance(state[name], dict) else change(name, state[name])
+        for name in sorted(state, key=str)
+    }
 
 
-def detached(state: dict[int, dict[str, torch.Tensor]]) -> dict[int, dict[str, torch.Tensor]]:
+def detached(state: dict[Any, Any]) -> dict[Any, Any]:
     """Returns the state without its history: gradients do not flow back."""
-    return {block: {name: t.detach() for name, t in parts.items()} for block, parts in state.items()}
+    return _changed(state, lambda _, tensor: tensor.detach())
 
 
-def as_rows(state: dict[int, dict[str, torch.Tensor]]) -> list[torch.Tensor]:
+def as_rows(state: dict[Any, Any]) -> list[torch.Tensor]:
     """Returns one float32 vector for each row of a state."""
-    parts = [t.movedim(_ROW_AXIS[name], 0).flatten(1).float() for _, name, t in _tensors(state)]
+    parts = []
+    _changed(state, lambda name, t: parts.append(t.movedim(_row_axis(name), 0).flatten(1).float()))
     return list(torch.cat(parts, 1).unbind(0))
 
 
-def from_rows(rows: list[torch.Tensor], like: dict[int, dict[str, torch.Tensor]]) -> dict[int, dict[str, Any]]:
+def from_rows(rows: list[torch.Tensor], like: dict[Any, Any]) -> dict[Any, Any]:
     """Returns the state of such vectors. ``like`` is a state of one row, which gives the shapes."""
     matrix, at = torch.stack(rows), 0
-    state: dict[int, dict[str, Any]] = {block: {} for block in like}
-    for block, name, tensor in _tensors(like):
-        shape = tensor.movedim(_ROW_AXIS[name], 0).shape[1:]
-        size = shape.numel()
-        part = matrix[:, at : at + size].reshape(len(rows), *shape)
-        state[block][name] = part.movedim(0, _ROW_AXIS[name]).contiguous()
-        at += size
-    return state
+
+    def part(name, tensor):
+        nonlocal at
+        shape = tensor.movedim(_row_axis(name), 0).shape[1:]
+        values = matrix[:, at : at + shape.numel()].reshape(len(rows), *shape)
+        at += shape.numel()
+        return values.movedim(0, _row_axis(name)).contiguous()
+
+    return _changed(like, part)

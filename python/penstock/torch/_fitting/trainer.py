@@ -14,9 +14,9 @@ from ...training import Evaluation, Progress
 from .._counter_dropout import seed_of_step
 from . import rates, states
 from .average import Average
+from .batches import Batches, share
 from .metrics import Metrics, evaluation_of
 from .optimizers import Optimizers
-from .text import TextWindows, share
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Trainer:
 
     Args:
         placement: The model.
-        windows: The data.
+        batches: The data.
         options: What ``options.resolve`` returned.
         metrics: Where reports go.
         checkpoints: Where checkpoints go; None: nowhere.
@@ -44,9 +44,9 @@ class Trainer:
         remedy: What the guard advises about the network.
     """
 
-    def __init__(self, placement: Placement, windows: TextWindows, options: types.SimpleNamespace, metrics: Metrics,
+    def __init__(self, placement: Placement, batches: Batches, options: types.SimpleNamespace, metrics: Metrics,
                  checkpoints: Checkpoints | None, stop: Stop, remedy: str) -> None:  # fmt: skip
-        self.group, self.placement, self.windows, self.options = placement.group, placement, windows, options
+        self.group, self.placement, self.batches, self.options = placement.group, placement, batches, options
         self.metrics, self.checkpoints, self.stop = metrics, checkpoints, stop
         self.optimizers = Optimizers(placement.parameters, options)
         self.average = Average(self.optimizers.parameters, options.average) if options.average else None
@@ -56,7 +56,9 @@ class Trainer:
             rollbacks=options.rollbacks, learning_rate=options.learning_rate, clip=options.clip,
             bounded=_is_bounded(placement.module.spec["cell"]), network_remedy=remedy,
         )  # fmt: skip
-        self.guard.expect(math.log(placement.module.data["vocabulary"]))
+        self._of_classes = options.loss == "cross_entropy"
+        # Values of a series are scaled to about 1.
+        self.guard.expect(math.log(placement.module.head.out_features) if self._of_classes else 1.0)
         self.step = self.scored = self.skipped = self.skipped_in_a_row = 0
         self.seconds = self._seconds_before = 0.0
         self.carried: list[Any] = [None] * options.accumulate
@@ -91,7 +93,7 @@ class Trainer:
         if options.steps:
             result = max(result, (self.step + ahead) / options.steps)
         if options.epochs:
-            result = max(result, self.scored / self.windows.training / options.epochs)
+            result = max(result, self.scored / self.batches.training / options.epochs)
         return min(result, 1.0)
 
     def rate(self) -> float:
@@ -108,37 +110,38 @@ class Trainer:
     # -- A step
 
     def run_step(self) -> None:
-        """Runs one step on the global batch of that number."""
-        rate = self.rate()
-        sums, carried = self._gradients()
+        """Runs one step on the next global batch."""
+        rate, batch = self.rate(), self.batches.next()
+        sums, carried = self._gradients(batch)
         norm = self.placement.norm(self.optimizers.gradients())
-        loss, weight, correct, norm = self._exchange(sums, norm)
+        loss, scored, correct, norm = self._exchange(sums, norm)
         finite = math.isfinite(loss) and norm * norm <= _LARGEST_SQUARE
         self.step += 1
-        self.scored += int(weight)
+        self.scored += int(scored)
         if finite:
-            self._update(rate, norm)
+            if scored:
+                self._update(rate, norm)
             self.carried = carried
             self.skipped_in_a_row = 0
         else:
             self.skipped += 1
             self.skipped_in_a_row += 1
         self.optimizers.zero_grad()
-        self._note(loss / weight, norm, correct, rate, finite)
+        self._note(batch, (loss, scored, correct), norm, rate, finite)
 
-    def _gradients(self):
-        """Runs forward and backward passes of this rank's rows. Returns [loss, weight, correct] and the new states."""
+    def _gradients(self, batch):
+        """Runs forward and backward passes of this rank's rows. Returns [loss, scored, correct] and the new states."""
         seed, parts = seed_of_step(self.options.seed, self.step), len(self._rows)
         sums, carried = torch.zeros(3, dtype=torch.float64, device=self.group.device), []
         for i, rows in enumerate(self._rows):
-            batch = self.windows.batch(self.step, rows)
-            masks = torch.tensor([seed, batch.first], device=self.group.device)
-            before = self.carried[i] if self.options.carry_state else None
+            part = batch.part(rows)
+            masks = torch.tensor([seed, part.first], device=self.group.device)
+            before = self.carried[i] if self.options.carry_state and batch.continues else None
             with self.placement.accumulating(more=i + 1 < parts):
                 with self._autocast():
-                    output, state = self.placement.run(batch.tokens, before, reset=batch.reset, masks=masks)
-                loss, found = _loss_of(output, batch.labels)
-                (loss * (self.group.size / self.windows.scored)).backward()
+                    output, state = self.placement.run(part.inputs, before, reset=part.reset, masks=masks)
+                loss, found = _loss_of(output, part, self.options.loss)
+                (loss * (self.group.size / max(batch.weight, 1e-30))).backward()
             sums += found
             carried.append(states.detached(state))
         return sums, carried
@@ -147,7 +150,7 @@ class Trainer:
         return torch.autocast(self.group.device.type, torch.bfloat16, enabled=self.options.precision == "bf16")
 
     def _exchange(self, sums, norm):
-        """Returns the global loss, weight, correct answers and norm: the same numbers on every rank.
+        """Returns the global sum of the loss, scored steps, right answers and norm: the same numbers on every rank.
 
         Rank 0 gives the time and the norm; a signal on any rank stops all.
         """
@@ -155,9 +158,9 @@ class Trainer:
         own = [first * self._now(), 1.0 if self.stop.asked else 0.0]
         parts = [sums, norm.detach().double().reshape(1) if first else norm.new_zeros(1, dtype=torch.float64)]
         control = torch.cat([*parts, sums.new_tensor(own)])
-        loss, weight, correct, norm, self.seconds, stops = self.group.sum(control).tolist()
+        loss, scored, correct, norm, self.seconds, stops = self.group.sum(control).tolist()
         self.interrupted = stops > 0
-        return loss, weight, correct, norm
+        return loss, scored, correct, norm
 
     def _now(self):
         return self._seconds_before + time.monotonic() - self._started
@@ -172,23 +175,21 @@ class Trainer:
     # -- Reports and trouble
 
     def _clear_report(self):
-        self._loss_sum = self._correct = 0.0
-        self._steps = self._counted = 0
+        self._loss_sum = self._weight = self._correct = self._counted = 0.0
+        self._steps = self._positions = 0
         self._reported = self.seconds
 
-    def _note(self, loss, norm, correct, rate, finite):
+    def _note(self, batch, sums, norm, rate, finite):
         """Takes the numbers of a step, and acts on trouble."""
-        self._steps += 1
-        warning = ""
-        if finite:
-            self._loss_sum, self._correct, self._counted = (
-                self._loss_sum + loss,
-                self._correct + correct,
-                self._counted + 1,
-            )
+        (total, scored, correct), warning, trouble = sums, "", None
+        loss = total / batch.weight if batch.weight else 0.0
+        self._steps, self._positions = self._steps + 1, self._positions + batch.positions
+        if finite and scored:
+            self._loss_sum, self._weight = self._loss_sum + total, self._weight + batch.weight
+            self._correct, self._counted = self._correct + correct, self._counted + scored
             trouble = self.guard.note(self.step, loss, norm)
             warning = self.guard.warning(self.step, norm, 0.0)
-        else:
+        elif not finite:
             trouble = self.guard.note_skip(self.step, self.skipped_in_a_row)
             what = "gradient" if math.isfinite(loss) else "loss"
             warning = f"step {self.step} skipped: the {what} was not finite ({self.skipped_in_a_row} in a row)"
@@ -207,18 +208,16 @@ class Trainer:
 
     def _report(self, norm, rate, warning):
         interval, fraction = self.seconds - self._reported, self.fraction()
-        positions = self._steps * self.windows.scored
-        counted = self._counted
         self.last = Progress(
             step=self.step, seconds=self.seconds, fraction=fraction,
             seconds_left=self.seconds * (1 - fraction) / fraction if fraction else 0.0,
-            epoch=self.scored / self.windows.training,
-            loss=self._loss_sum / counted if counted else self.last.loss,
-            accuracy=self._correct / (counted * self.windows.scored) if counted else self.last.accuracy,
+            epoch=self.scored / self.batches.training,
+            loss=self._loss_sum / self._weight if self._weight else self.last.loss,
+            accuracy=self._correct / self._counted if self._counted else self.last.accuracy,
             learning_rate=rate, gradient_norm=norm,
             clipped_norm=min(norm, self.options.clip) if self.options.clip else norm,
             steps_per_second=self._steps / interval if interval else 0.0,
-            positions_per_second=positions / interval if interval else 0.0,
+            positions_per_second=self._positions / interval if interval else 0.0,
             first_gradient_ratio=1.0, skipped=self.skipped, rollbacks=self.guard.rollbacks, warning=warning,
         )  # fmt: skip
         self.metrics.report(self.last)
@@ -259,20 +258,25 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, most: int) -> Evaluation:
-        """Scores the held-out bytes in at most so many batches; 0: in all of them. Collective."""
+        """Scores the hold-out set in at most so many batches; 0: in all of them. Collective."""
         number, state = 0, None
-        sums = torch.zeros(3, dtype=torch.float64, device=self.group.device)
+        sums = torch.zeros(4, dtype=torch.float64, device=self.group.device)
         self._swap_average()
         while not most or number < most:
-            batch = self.windows.validation(number, self.group.rank, self.group.size)
+            batch = self.batches.validation(number)
             if batch is None:
                 break
+            part = batch.part(share(batch.rows, self.group.size, self.group.rank))
             with self._autocast():
-                output, state = self.placement.answer(batch.tokens, state)
-            sums += _loss_of(output, batch.labels)[1]
+                output, state = self.placement.answer(
+                    part.inputs, state if batch.continues else None, reset=part.reset
+                )
+            sums[:3] += _loss_of(output, part, self.options.loss)[1]
+            sums[3] += batch.weight if self.group.rank == 0 else 0.0
             number += 1
         self._swap_average()
-        return evaluation_of(*self.group.sum(sums).tolist())
+        loss, scored, correct, weight = self.group.sum(sums).tolist()
+        return evaluation_of(loss, weight, scored, correct, self._of_classes)
 
     def _swap_average(self):
         if self.average is not None:
@@ -329,6 +333,8 @@ class Trainer:
         self._validated = self._saved = self._reported = self.seconds
         if self.options.rollbacks and self.good is None:
             self._keep_anew()
+        if self.step == 0 and self.options.knows_something:
+            self._judge(self.evaluate(self.options.validation_batches), False)
         while not self._ends() and not self.gave_up:
             self.run_step()
             if self._ends() or self.gave_up:
@@ -349,7 +355,7 @@ class Trainer:
             self.average = None
             self.placement.set_values(self.best)
         self._answer_with_average()
-        if self.windows.held_out:
+        if self.batches.held_out:
             self._validate(0)
         return model_step
 
@@ -391,7 +397,8 @@ class Trainer:
         """Returns what a checkpoint has besides tensors."""
         counters = {name: getattr(self, name) for name in _COUNTERS}
         return {
-            "identity": self.identity(), "ranks": self.group.size, "counters": counters, "guard": self.guard.state(),
+            "identity": self.identity(), "ranks": self.group.size, "counters": counters, "position": self.batches.position(),
+            "guard": self.guard.state(),
             "stopping": {name: getattr(self.stopping, name) for name in _STOPPING},
             "plateau": self.plateau.state(),
         }  # fmt: skip
@@ -399,7 +406,7 @@ class Trainer:
     def identity(self) -> dict[str, Any]:
         """Returns what a resumed run has to have in common with the first one."""
         options = {name: getattr(self.options, name) for name in _IDENTITY}
-        return {**options, "model": self.placement.module.spec, "bytes": self.windows.training + self.windows.held_out}
+        return {**options, "model": self.placement.module.spec, "steps of data": self.batches.training + self.batches.held_out}
 
     def resume(self) -> None:
         """Continues from the latest checkpoint. Collective."""
@@ -412,6 +419,7 @@ class Trainer:
             setattr(self.stopping, name, value)
         self.plateau.restore(notes["plateau"])
         self.guard.restore(notes["guard"])
+        self.batches.restore(notes["position"])
         self._seconds_before = self.seconds
 
     def _load(self, path, known):
@@ -429,7 +437,9 @@ class Trainer:
             self.carried = [states.from_rows([wanted[f"carried.{row}"] for row in part], like) for part in self._rows]
 
     def _state_of_one_row(self):
-        _, state = self.placement.answer(torch.zeros(1, 1, dtype=torch.int64, device=self.group.device))
+        data = self.placement.module.data
+        shape, dtype = ((1, 1), torch.int64) if data["vocabulary"] else ((1, 1, len(data["inputs"])), torch.float32)
+        _, state = self.placement.answer(torch.zeros(shape, dtype=dtype, device=self.group.device))
         return state
 
 
@@ -445,9 +455,16 @@ def _is_bounded(cell):
     return cell in ("elman", "gru", "gru-before", "lstm", "slstm")
 
 
-def _loss_of(output, labels):
-    """Returns the sum of the cross-entropy, and [sum, scored steps, right answers] without gradients."""
-    logits, wanted = output.float().flatten(0, 1), labels.flatten()
-    loss = functional.cross_entropy(logits, wanted, ignore_index=-1, reduction="sum")
-    right = (logits.detach().argmax(-1) == wanted).sum()
-    return loss, torch.stack([loss.detach().double(), (wanted >= 0).sum().double(), right.double()])
+def _loss_of(output, batch, kind):
+    """Returns the sum of the loss, and [sum, scored steps, right answers] without gradients."""
+    output = output.float()
+    if kind == "cross_entropy":
+        logits, wanted = output.flatten(0, 1), batch.labels.flatten()
+        loss = functional.cross_entropy(logits, wanted, ignore_index=-1, reduction="sum")
+        scored, right = wanted >= 0, (logits.detach().argmax(-1) == wanted).sum()
+    else:
+        # What is not scored may be anything, even infinite.
+        difference = torch.where(batch.weights > 0, output - batch.targets, 0.0)
+        loss = (batch.weights * (difference.square() if kind == "mse" else difference.abs())).sum()
+        scored, right = (batch.weights > 0).any(-1), loss.new_zeros(())
+    return loss, torch.stack([loss.detach().double(), scored.sum().double(), right.double()])
