@@ -27,6 +27,7 @@ Status Builder::build(std::span<const Shape> inputs) {
     }
     outputs_.push_back(items[output]);
   }
+  values_ = std::move(items);
   PENSTOCK_TRY(check_states());
   copy_outputs();
   drop_unneeded();
@@ -237,7 +238,10 @@ Status Builder::prepare(const Operator& op, const Node& node, Numbers& items) {
   }
   if (preparation.is_given) known = true;
   if (known) return evaluate(preparation, writes);
-  packed_bytes_ += preparation.step.packed.size() * sizeof(float);
+  const auto [first, is_new] = weights_.try_emplace(&node, preparation.step.packed);
+  if (is_new || !preparation.step.packed.share(first->second)) {
+    packed_bytes_ += preparation.step.packed.size() * sizeof(float);
+  }
   if (packed_bytes_ > kMostPackedBytes) {
     return Status::unsupported("all weights together, those of each round of a loop included, take more than 4 GiB");
   }
@@ -270,7 +274,7 @@ void Builder::emit(Preparation& node, const Numbers& reads, const Numbers& write
     bytes += bytes_of(fact.type, fact.shape);
   }
   if (bytes == 0) return;
-  Emitted emitted{std::move(node.step), reads, writes, std::move(node.replaces)};
+  Emitted emitted{std::move(node.step), reads, writes, std::move(node.replaces), &node.node()};
   for (const int read : reads) emitted.step.types.push_back(read < 0 ? Type::f32 : items_[read].fact.type);
   for (const int write : writes) emitted.step.types.push_back(items_[write].fact.type);
   if (emitted.step.scratch_bytes > 0) emitted.scratch = new_buffer(emitted.step.scratch_bytes);

@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "network/operators.h"
@@ -16,6 +17,8 @@ class Builder {
   Builder(Program::Impl& impl, const Network& network) : impl_(impl), network_(network) {}
 
   Status build(std::span<const Shape> inputs);
+  /// What became known of a value of the network by build().
+  Fact fact_of(int value) const { return values_[value] < 0 ? Fact{} : items_[values_[value]].fact; }
 
  private:
   /// Memory that steps write, or an input.
@@ -34,6 +37,7 @@ class Builder {
   struct Emitted {
     Step step;
     std::vector<int> reads, writes, replaces;
+    const Node* node = nullptr;  ///< That of all rounds of a loop, by which their weights are compared.
     int scratch = -1;
     bool needed = false;
   };
@@ -81,8 +85,10 @@ class Builder {
   std::deque<Item> items_;  // facts of nodes point into it while others are added
   std::vector<Buffer> buffers_;
   std::vector<Emitted> steps_;
+  Numbers values_;
   std::vector<int> inputs_, outputs_;
-  std::vector<std::size_t> offsets_;  // of buffers
+  std::vector<std::size_t> offsets_;                  // of buffers
+  std::unordered_map<const Node*, Weights> weights_;  // of the first round
   std::size_t known_bytes_ = 0, packed_bytes_ = 0, nodes_ = 0;
   int depth_ = 0;
 };

@@ -134,9 +134,13 @@ void Builder::place() {
   offsets_.assign(buffers_.size(), 0);
   for (std::size_t i = 0; i < planned.size(); ++i) offsets_[planned[i]] = plan.offsets[i];
   impl_.bytes = plan.bytes;
+  // Steps that took others into their weights have weights of their own.
+  weights_.clear();
   for (Emitted& emitted : steps_) {
     for (const int read : emitted.reads) emitted.step.reads.push_back(place_of(read));
     for (const int write : emitted.writes) emitted.step.writes.push_back(place_of(write));
+    const auto [first, is_new] = weights_.try_emplace(emitted.node, emitted.step.packed);
+    if (!is_new) emitted.step.packed.share(first->second);
     if (emitted.scratch >= 0) emitted.step.scratch.offset = offsets_[emitted.scratch];
     impl_.steps.push_back(std::move(emitted.step));
   }

@@ -12,4 +12,10 @@ namespace penstock::network {
 /// C runtime's, which has neither its reader of JSON nor its exceptions.
 Status read_custom_cell(std::string_view json, std::shared_ptr<const custom::DerivedCell>& cell);
 
+/// The gates and states of a Recurrent node's cell.
+struct CellSizes {
+  Index gates = 0, states = 0;
+};
+Status find_cell_sizes(std::string_view cell, CellSizes& sizes);
+
 }  // namespace penstock::network

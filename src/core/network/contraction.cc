@@ -98,7 +98,7 @@ bool absorb_columns(Step& step, Index channels, const float* gain, const float* 
   step.bias.resize(static_cast<std::size_t>(columns));
   for (Index n = 0; n < columns; ++n) {
     step.bias[n] = step.bias[n] * gain[n] + shift[n];
-    float* column = step.packed.data() + n / panel * panel * inner + n % panel;
+    float* column = step.packed.own().data() + n / panel * panel * inner + n % panel;
     for (Index k = 0; k < inner; ++k) column[k * panel] *= gain[n];
   }
   return true;
@@ -142,7 +142,8 @@ void contract(Preparation& p, const Letters& letters, const float* known, float 
   Letters of_b = joined(joined(batch, over), right);
   if (known != nullptr && batch.empty()) {
     const Index panel = p.kernels().panel_columns;
-    pack_panels(known, product.inner, product.columns, in_order(of_b, &Letter::b, false), panel, scale, step.packed);
+    pack_panels(known, product.inner, product.columns, in_order(of_b, &Letter::b, false), panel, scale,
+                step.packed.own());
     product.b_row = panel, product.b_column = product.inner;
     step.absorb = &absorb_columns;
     step.absorbs_columns = true;
@@ -153,9 +154,9 @@ void contract(Preparation& p, const Letters& letters, const float* known, float 
     take(batch, of_b, 0, &Letter::b);
     product.b_row = product.columns;
     if (known != nullptr) {
-      step.packed.resize(static_cast<std::size_t>(extent_of(of_b)));
+      step.packed.own().resize(static_cast<std::size_t>(extent_of(of_b)));
       copy(walk, sizeof(float), reinterpret_cast<const std::byte*>(known),
-           reinterpret_cast<std::byte*>(step.packed.data()));
+           reinterpret_cast<std::byte*>(step.packed.own().data()));
     } else {
       step.walks[kOfB] = walk;
       step.n[kHasB] = 1, step.n[kAtB] = scratch;

@@ -230,7 +230,7 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
   for (Index map = 0; map < maps; ++map) {
     step.bias[map] = step.bias[map] * gain[map] + shift[map];
     const Index panel = step.product.b_row;
-    float* first = step.packed.data() + (plan.few ? map / panel * panel * inner + map % panel : map * inner);
+    float* first = step.packed.own().data() + (plan.few ? map / panel * panel * inner + map % panel : map * inner);
     for (Index k = 0; k < inner; ++k) first[plan.few ? k * panel : k] *= gain[map];
   }
   return true;
@@ -255,7 +255,7 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
     Walk walk;
     walk.add(inner, {maps, 1, 0, 0});
     walk.add(maps, {1, inner, 0, 0});
-    pack_panels(weights, inner, maps, walk, panel, 1, step.packed);
+    pack_panels(weights, inner, maps, walk, panel, 1, step.packed.own());
     step.product.b_row = panel;
     PENSTOCK_TRY(check_shape(Type::f32, {plan->results(), inner}));
     plan->at_results = (plan->results() * inner + 15) / 16 * 16;
@@ -269,7 +269,7 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
     if (plan->padded) scratch = (plan->groups * plan->channels * plane + 15) / 16 * 16;
     plan->at_results = scratch;
     if (!plan->direct()) scratch += plan->maps * plan->rows_at_once() * plan->columns;
-    if (weights != nullptr) step.packed.assign(weights, weights + maps * inner);
+    if (weights != nullptr) step.packed.own().assign(weights, weights + maps * inner);
   }
   p.run(plan->few ? &run_windows : &run_maps_at_offsets, static_cast<std::size_t>(scratch) * sizeof(float));
   if (p.known(2) != nullptr) step.bias.assign(p.known_floats(2), p.known_floats(2) + maps);
@@ -346,28 +346,53 @@ Index counted(const Window& w, Index result) {
   return std::clamp<Index>((rest + w.dilation - 1) / w.dilation, 0, w.size);
 }
 
+/// Results of a row of a window along it: from the columns of x, [begin, end) of which have place k.
+void pool_row(const Pool& pool, const Kernels& kernels, const float* x, float* y) {
+  const Window& w = pool.windows.w;
+  const Binary join = pool.averages ? Binary::add : Binary::maximum;
+  std::fill_n(y, w.out, pool.averages ? 0.0f : -HUGE_VALF);
+  for (Index k = 0; k < w.size; ++k) {
+    const Index shift = k * w.dilation - w.before;  // column c reads element c * stride + shift
+    const Index begin = shift < 0 ? std::min(w.out, (w.stride - 1 - shift) / w.stride) : 0;
+    const Index end = std::clamp<Index>((w.in - shift + w.stride - 1) / w.stride, begin, w.out);
+    if (begin == end) continue;
+    const float* from = x + begin * w.stride + shift;
+    if (w.stride == 1) {
+      kernels.binary(join, end - begin, y + begin, 1, from, 1, y + begin);
+    } else {
+      for (Index c = begin; c < end; ++c, from += w.stride) {
+        if (pool.averages) {
+          y[c] += *from;
+        } else if (*from > y[c] || *from != *from) {
+          y[c] = *from;
+        }
+      }
+    }
+  }
+}
+
+/// Along rows first, then along columns.
 void run_pool(const Step& step, const Memory& memory) {
   const auto& pool = *static_cast<const Pool*>(step.plan.get());
   const Window &h = pool.windows.h, &w = pool.windows.w;
+  const Binary join = pool.averages ? Binary::add : Binary::maximum;
   const float* x = step.floats(0, memory);
-  float* y = step.result(0, memory);
-  for (Index map = 0; map < step.n[0]; ++map, x += h.in * w.in) {
-    for (Index row = 0; row < h.out; ++row) {
+  float *rows = step.spare(memory), *y = step.result(0, memory);
+  for (Index map = 0; map < step.n[0]; ++map) {
+    for (Index row = 0; row < h.in; ++row, x += w.in) pool_row(pool, memory.kernels, x, rows + row * w.out);
+    for (Index row = 0; row < h.out; ++row, y += w.out) {
       Index top = 0, bottom = 0;
       there(h, row, top, bottom);
-      for (Index column = 0; column < w.out; ++column) {
+      std::fill_n(y, w.out, pool.averages ? 0.0f : -HUGE_VALF);
+      for (Index i = top; i < bottom; ++i) {
+        const float* from = rows + (row * h.stride - h.before + i * h.dilation) * w.out;
+        memory.kernels.binary(join, w.out, y, 1, from, 1, y);
+      }
+      for (Index column = 0; pool.averages && column < w.out; ++column) {
         Index left = 0, right = 0;
         there(w, column, left, right);
-        float result = pool.averages ? 0 : -HUGE_VALF;
-        for (Index i = top; i < bottom; ++i) {
-          const float* from = x + (row * h.stride - h.before + i * h.dilation) * w.in + column * w.stride - w.before;
-          for (Index k = left; k < right; ++k) {
-            const float value = from[k * w.dilation];
-            result = pool.averages ? result + value : value > result || value != value ? value : result;
-          }
-        }
         const Index all = pool.counts_padding ? counted(h, row) * counted(w, column) : (bottom - top) * (right - left);
-        *y++ = pool.averages ? result / static_cast<float>(all) : result;
+        y[column] /= static_cast<float>(all);
       }
     }
   }
@@ -383,7 +408,9 @@ Status prepare_pool(Preparation& p) {
   shape.back() = pool->windows.w.out;
   if (p.rank(0) == 4) shape[2] = pool->windows.h.out;
   PENSTOCK_TRY(p.write(0, Type::f32, shape));
-  p.run(&run_pool).n = {shape[0] * shape[1]};
+  const Index rows = pool->windows.h.in * pool->windows.w.out;
+  PENSTOCK_TRY(check_shape(Type::f32, {rows}));
+  p.run(&run_pool, static_cast<std::size_t>(rows) * sizeof(float)).n = {shape[0] * shape[1]};
   p.step.plan = pool;
   return {};
 }

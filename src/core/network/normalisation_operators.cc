@@ -157,12 +157,13 @@ Status prepare_batch_norm(Preparation& p) {
   PENSTOCK_TRY(p.write(0, Type::f32, p.shape(0)));
   Step& step = p.run(&run_channels);
   step.n = {p.rank(0) == 0 ? 1 : p.shape(0)[0], channels, elements(p.shape(0), 2)};
-  step.packed.resize(static_cast<std::size_t>(2 * channels));
+  Weights::Floats& packed = step.packed.own();
+  packed.resize(static_cast<std::size_t>(2 * channels));
   for (Index i = 0; i < channels; ++i) {
     const double gain =
         p.known_floats(1)[i] / std::sqrt(static_cast<double>(p.known_floats(4)[i]) + p.number("epsilon", 1e-5f));
-    step.packed[i] = static_cast<float>(gain);
-    step.packed[channels + i] = static_cast<float>(p.known_floats(2)[i] - gain * p.known_floats(3)[i]);
+    packed[i] = static_cast<float>(gain);
+    packed[channels + i] = static_cast<float>(p.known_floats(2)[i] - gain * p.known_floats(3)[i]);
   }
   step.scales_channels = true;
   p.in_place(0);

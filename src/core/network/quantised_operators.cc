@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "network/operators.h"
+#include "network/quantise.h"
 
 namespace penstock::network {
 
@@ -17,14 +18,23 @@ double quantised(Type type, float x, float scale, double zero) {
   return std::clamp(rounded == rounded ? rounded : zero, lowest(type), highest(type));
 }
 
+struct Range {
+  float scale;
+  double zero;
+};
+
+Range range_of(const Kernels& kernels, Index n, const float* x) {
+  const float low = std::min(0.0f, kernels.reduce(Reduction::minimum, n, x));
+  const float high = std::max(0.0f, kernels.reduce(Reduction::maximum, n, x));
+  const float scale = high > low ? (high - low) / 255.0f : 1.0f;
+  return {scale, static_cast<double>(std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f))};
+}
+
 /// n: elements.
 void run_dynamic(const Step& step, const Memory& memory) {
   const float* x = step.floats(0, memory);
   const Index n = step.n[0];
-  const float low = std::min(0.0f, memory.kernels.reduce(Reduction::minimum, n, x));
-  const float high = std::max(0.0f, memory.kernels.reduce(Reduction::maximum, n, x));
-  const float scale = high > low ? (high - low) / 255.0f : 1.0f;
-  const auto zero = static_cast<double>(std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f));
+  const auto [scale, zero] = range_of(memory.kernels, n, x);
   for (Index i = 0; i < n; ++i) set_real(Type::u8, step.write(0, memory), i, quantised(Type::u8, x[i], scale, zero));
   set_real(Type::f32, step.write(1, memory), 0, static_cast<double>(scale));
   set_real(Type::u8, step.write(2, memory), 0, zero);
@@ -88,6 +98,11 @@ Status prepare_linear_scale(Preparation& p) {
 }
 
 }  // namespace
+
+void round_to_bytes(const Kernels& kernels, Index n, const float* x, float* y) {
+  const auto [scale, zero] = range_of(kernels, n, x);
+  for (Index i = 0; i < n; ++i) y[i] = static_cast<float>(quantised(Type::u8, x[i], scale, zero) - zero) * scale;
+}
 
 Operators quantised_operators() {
   static constexpr Operator operators[] = {

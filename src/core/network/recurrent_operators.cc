@@ -7,6 +7,7 @@
 #include "network/cell.h"
 #include "network/contraction.h"
 #include "network/operators.h"
+#include "network/quantise.h"
 
 namespace penstock::network {
 
@@ -19,7 +20,9 @@ struct Layer {
   Index steps = 0, rows = 0, input = 0, hidden = 0, units = 0;  // T, B, I, H, G * H
   Index directions = 1;
   bool reverse = false;
-  Index piece = 1;  // steps whose products with inputs are made together
+  bool quantised = false;              // R takes the states as eight bits, with the scale of all rows
+  std::size_t lengths = 0, start = 0;  // reads, or 0
+  Index piece = 1;                     // steps whose products with inputs are made together
   // Floats of a direction's weights: panels of W, of R, and of R's last gates if the cell has two phases; then both
   // biases and learnt vectors.
   std::size_t recurrent = 0, second = 0, biases = 0, weights = 0;
@@ -47,6 +50,18 @@ void write_last_states(const Step& step, const Memory& memory, const Layer& laye
   }
 }
 
+/// Whether a step is part of the sequence of a row. If not, y is zero.
+bool takes_part(const Step& step, const Memory& memory, const Layer& layer, Index t, Index row, float* y) {
+  if (layer.lengths == 0 && layer.start == 0) return true;
+  const auto number = [&](std::size_t read, Index i) {
+    return integer_at(step.read_type(read), step.read(read, memory), i);
+  };
+  const bool is_there =
+      (layer.lengths == 0 || t < number(layer.lengths, row)) && (layer.start == 0 || t >= number(layer.start, 0));
+  if (!is_there) std::fill_n(y, layer.hidden, 0.0f);
+  return is_there;
+}
+
 /// What a direction computes with: products of the inputs of a piece, of a step's states, and of the operand of cells
 /// with two phases; and the gates of a row. `spare`: the states [S, B, H], wx [piece, B, G, H], rh [B, G, H], operand
 /// [B, H], and the first gates of a row.
@@ -72,26 +87,28 @@ struct Direction {
     of_x = product(layer.input, units, weights, bias, wx);
     of_h = product(hidden, first, weights + layer.recurrent, bias + units, rh);
     of_operand = product(hidden, units - first, weights + layer.second, bias + units + first, rh + first);
-    of_h.a = spare, of_operand.a = operand;
+    of_h.a = layer.quantised ? operand : spare, of_operand.a = operand;
     gates.hidden = hidden;
     gates.equations = layer.equations.get();
     gates.learnt = bias + 2 * units;
     gates.operand = operand, gates.kept = operand + layer.rows * hidden;
   }
 
-  /// A step of all rows: position t of a piece whose outputs begin at y, so far from row to row.
-  void step(const Kernels& kernels, Index t, float* y, Index y_stride) {
+  /// A step of all rows that are there: position t of a piece whose outputs begin at y, so far from row to row.
+  void step(const Kernels& kernels, Index t, float* y, Index y_stride, const auto& is_there) {
     const Index rows = layer.rows, hidden = layer.hidden, units = layer.units;
     const auto each_row = [&](CellGates::Run run) {
       for (Index row = 0; row < rows; ++row) {
         GateStep job = gates;
         job.wx = of_x.c + (t * rows + row) * units, job.rh = of_h.c + row * units;
         job.y = y + row * y_stride;
+        if (!is_there(row, job.y)) continue;
         for (Index k = 0; k < layer.cell.states; ++k) job.state[k] = states + (k * rows + row) * hidden;
         job.operand += row * hidden, job.kept += row * layer.first_units();
         run(job);
       }
     };
+    if (layer.quantised) round_to_bytes(kernels, rows * hidden, states, gates.operand);
     kernels.multiply(of_h);
     if (layer.cell.run_first != nullptr) {
       each_row(layer.cell.run_first);
@@ -117,8 +134,10 @@ void run_recurrent(const Step& step, const Memory& memory) {
       memory.kernels.multiply(direction.of_x);
       for (Index i = 0; i < steps; ++i) {
         const Index t = reverse ? steps - 1 - i : i;
-        direction.step(memory.kernels, t, step.result(0, memory) + (first + t) * rows * width + d * layer.hidden,
-                       width);
+        float* const y = step.result(0, memory) + (first + t) * rows * width + d * layer.hidden;
+        direction.step(memory.kernels, t, y, width, [&](Index row, float* of_row) {
+          return takes_part(step, memory, layer, first + t, row, of_row);
+        });
       }
     }
     write_last_states(step, memory, layer, d * rows * layer.hidden, direction.states);
@@ -138,16 +157,15 @@ Status check_weights(const Preparation& p, std::size_t read, const Shape& shape)
   return {};
 }
 
-Status find_cell(const Preparation& p, Layer& layer) {
-  const std::string_view name = p.text("cell", "");
-  layer.cell = p.kernels().gates(name);
+Status find_cell(std::string_view name, const Kernels& kernels, Layer& layer) {
+  layer.cell = kernels.gates(name);
   if (layer.cell.gates > 0) return {};
-  if (!name.starts_with('{')) return p.unsupported("there is no cell '" + std::string(name) + "'");
+  if (!name.starts_with('{')) return Status::unsupported("there is no cell '" + std::string(name) + "'");
   PENSTOCK_TRY(read_custom_cell(name, layer.equations));
   const custom::CustomCell& cell = layer.equations->cell;
-  if (cell.scan || layer.equations->averages) return p.unsupported("it has a scan cell, or one that reads means");
+  if (cell.scan || layer.equations->averages) return Status::unsupported("it has a scan cell, or one that reads means");
   layer.cell.gates = cell.gates, layer.cell.states = static_cast<Index>(cell.states.size());
-  layer.cell.run = p.kernels().custom_gates;
+  layer.cell.run = kernels.custom_gates;
   layer.learnt = static_cast<Index>(cell.learnt.size());
   return {};
 }
@@ -159,6 +177,8 @@ Status read_sizes(const Preparation& p, Layer& layer) {
     return p.refuse("'direction' is '" + std::string(direction) + "', not forward, reverse or bidirectional");
   }
   layer.reverse = direction == "reverse";
+  layer.quantised = p.integer("quantised", 0) != 0;
+  if (layer.quantised && layer.cell.run_first != nullptr) return p.unsupported("eight bits for a cell of two phases");
   layer.directions = direction == "bidirectional" ? 2 : 1;
   if (p.integer("heads", 1) != 1) return p.unsupported("it has " + text_of(p.integer("heads", 1)) + " heads, not 1");
   PENSTOCK_TRY(p.only(kRecurrentX, {Type::f32}));
@@ -172,7 +192,7 @@ Status read_sizes(const Preparation& p, Layer& layer) {
   return p.refuse("weights of shape " + text_of(p.shape(kRecurrentWeightIh)) + " leave no inputs or no units");
 }
 
-Status check_sizes(const Preparation& p, const Layer& layer) {
+Status check_sizes(const Preparation& p, Layer& layer) {
   const Index all = layer.units + layer.learnt * layer.hidden, d = layer.directions;
   if (!p.has(kRecurrentWeightHh)) return p.refuse("its recurrent weights are missing");
   PENSTOCK_TRY(check_weights(p, kRecurrentWeightIh, {d, layer.units, layer.input}));
@@ -181,6 +201,16 @@ Status check_sizes(const Preparation& p, const Layer& layer) {
   PENSTOCK_TRY(check_weights(p, kRecurrentBiasHh, {d, layer.units}));
   for (Index k = 0; k < layer.cell.states; ++k) {
     PENSTOCK_TRY(check_weights(p, static_cast<std::size_t>(kRecurrentFirstState + k), {d, layer.rows, layer.hidden}));
+  }
+  const std::size_t behind = kRecurrentFirstState + static_cast<std::size_t>(layer.cell.states);
+  for (const std::size_t read : {behind, behind + 1}) {
+    if (!p.has(read)) continue;
+    PENSTOCK_TRY(p.only(read, {Type::i32, Type::i64}));
+    const Index count = read == behind ? layer.rows : 1;
+    if (p.count(read) != count)
+      return p.refuse("its lengths or its first step have the shape " + text_of(p.shape(read)) + ", not [" +
+                      text_of(count) + "]");
+    (read == behind ? layer.lengths : layer.start) = read;
   }
   if (layer.learnt > 0 && !p.has(kRecurrentBiasIh)) return p.refuse("the learnt vectors of its cell are missing");
   return {};
@@ -224,7 +254,7 @@ void pack(const Preparation& p, Layer& layer, AlignedVector<float>& packed) {
 
 Status prepare_recurrent(Preparation& p) {
   const auto layer = std::make_shared<Layer>();
-  PENSTOCK_TRY(find_cell(p, *layer));
+  PENSTOCK_TRY(find_cell(p.text("cell", ""), p.kernels(), *layer));
   PENSTOCK_TRY(read_sizes(p, *layer));
   PENSTOCK_TRY(check_sizes(p, *layer));
   const Index states = layer->cell.states, rows = layer->rows, hidden = layer->hidden;
@@ -237,13 +267,21 @@ Status prepare_recurrent(Preparation& p) {
   layer->piece = std::clamp<Index>(rows_of_piece / std::max<Index>(rows, 1), 1, std::max<Index>(layer->steps, 1));
   Index spare = rows * (states * hidden + (layer->piece + 1) * layer->units);
   if (layer->cell.run_first != nullptr) spare += rows * (1 + layer->cell.first) * hidden;
+  if (layer->quantised) spare += rows * hidden;
   p.run(&run_recurrent, static_cast<std::size_t>(spare) * sizeof(float));
   p.step.plan = layer;
-  pack(p, *layer, p.step.packed);
+  pack(p, *layer, p.step.packed.own());
   return {};
 }
 
 }  // namespace
+
+Status find_cell_sizes(std::string_view cell, CellSizes& sizes) {
+  Layer layer;
+  PENSTOCK_TRY(find_cell(cell, kernels_in_use(), layer));
+  sizes = {layer.cell.gates, layer.cell.states};
+  return {};
+}
 
 Operators recurrent_operators() {
   static constexpr Operator operators[] = {{"Recurrent", prepare_recurrent, 2, 16}};

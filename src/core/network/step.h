@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,32 @@ struct Place {
 };
 
 struct Step;
+
+/// Packed weights. Copies share them until one of them changes: the rounds of a loop have the same.
+class Weights {
+ public:
+  using Floats = AlignedVector<float>;
+
+  bool empty() const { return size() == 0; }
+  std::size_t size() const { return floats_ == nullptr ? 0 : floats_->size(); }
+  const float* data() const { return floats_ == nullptr ? nullptr : floats_->data(); }
+  /// To be changed.
+  Floats& own() {
+    if (floats_.use_count() != 1)
+      floats_ = floats_ == nullptr ? std::make_shared<Floats>() : std::make_shared<Floats>(*floats_);
+    return *floats_;
+  }
+  /// Shares those of another if they are the same. Returns whether they are.
+  bool share(const Weights& other) {
+    const bool same =
+        size() == other.size() && (empty() || std::memcmp(data(), other.data(), size() * sizeof(float)) == 0);
+    if (same) floats_ = other.floats_;
+    return same;
+  }
+
+ private:
+  std::shared_ptr<Floats> floats_;
+};
 
 /// A function of one number that ends an operation, such as the activation of a layer.
 struct Ending {
@@ -48,7 +75,8 @@ struct Step {
   std::vector<Index> n;
   std::vector<float> f;
   std::vector<Walk> walks;
-  AlignedVector<float> packed, bias;
+  Weights packed;
+  AlignedVector<float> bias;
   Product product;
   std::shared_ptr<const void> plan;  ///< More of what `run` needs.
   Ending ending;

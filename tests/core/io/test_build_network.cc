@@ -164,7 +164,7 @@ TEST(BuildNetwork, OtherLstmsBecomeCustomCells) {
           "it has 1 activations, expected 3");
   refuses(lstm_model({attribute("direction", "sideways")}), ErrorCode::bad_input,
           R"(direction is "sideways", expected)");
-  refuses(lstm_model({}, {"", "lens"}), ErrorCode::unsupported, "it has sequence_lens");
+  EXPECT_EQ(cell_of(lstm_model({}, {"", "lens"})).nodes[2].reads.size(), 8U);
   refuses(lstm_model({attribute("novelty", 1)}), ErrorCode::unsupported, R"(it has the attribute "novelty")");
 }
 

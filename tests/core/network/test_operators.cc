@@ -262,6 +262,54 @@ TEST_P(NetworkOperators, TransposedConvolutions) {
   }
 }
 
+/// The largest or the mean of what a window has of a row of `in` elements.
+double pooled(const std::vector<float>& x, Index in, Index first, Index size, Index dilation, bool averages) {
+  double result = averages ? 0 : -HUGE_VAL;
+  Index count = 0;
+  for (Index k = 0; k < size; ++k) {
+    const Index at = first + k * dilation;
+    if (at < 0 || at >= in) continue;
+    result = averages ? result + x[at] : std::max<double>(result, x[at]);
+    ++count;
+  }
+  return averages ? result / static_cast<double>(count) : result;
+}
+
+TEST_P(NetworkOperators, Pools) {
+  for (const Index stride : {1, 2, 3}) {
+    for (const Index dilation : {1, 2}) {
+      for (const Index in : {7, 19, 40}) {
+        const Index size = 4, before = 2, after = 1,
+                    out = (in + before + after - dilation * (size - 1) - 1) / stride + 1;
+        const Tensor x = noise({1, 1, in}, 5);
+        const std::vector<float> row = x.as<float>();
+        for (const bool averages : {false, true}) {
+          std::vector<double> expected;
+          for (Index i = 0; i < out; ++i) {
+            expected.push_back(pooled(row, in, i * stride - before, size, dilation, averages));
+          }
+          // The same along columns and along rows.
+          for (const bool along_rows : {false, true}) {
+            const Shape shape = along_rows ? Shape{1, 1, 1, in} : Shape{1, 1, in, 1};
+            const Shape result = along_rows ? Shape{1, 1, 1, out} : Shape{1, 1, out, 1};
+            const auto pair = [&](Index value) {
+              return along_rows ? std::vector<Index>{1, value} : std::vector<Index>{value, 1};
+            };
+            const std::vector<Index> pads =
+                along_rows ? std::vector<Index>{0, before, 0, after} : std::vector<Index>{before, 0, after, 0};
+            expect_near(averages ? "AveragePool" : "MaxPool", {floats(shape, row)},
+                        {{"kernel_shape", pair(size)},
+                         {"strides", pair(stride)},
+                         {"dilations", pair(dilation)},
+                         {"pads", pads}},
+                        result, expected);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(NetworkOperators, ReductionsAlongAnyAxes) {
   const Shape x = {3, 5, 2, 19};
   const Tensor tensor = noise(x, 12);

@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "base/denormals.h"
 #include "network/fold.h"
 #include "network/network_maker.h"
 #include "support/allocations.h"
@@ -101,6 +102,24 @@ TEST(NetworkProgram, CarriesStatesOverFromRunToRun) {
   EXPECT_THAT(step(5), ElementsAre(5, -5));
   running.session->write_state(saved);
   EXPECT_THAT(step(5), ElementsAre(7, -7));
+}
+
+TEST(NetworkProgram, TakesDenormalNumbersAsZerosInARun) {
+  Maker maker;
+  const int x = maker.input("x", {1});
+  maker.output(maker.node("Mul", {x, maker.constant(floats({}, {1e-10F}))}));
+  Running running(maker.network, {{1}});
+  ASSERT_TRUE(running.status.ok()) << running.status.text;
+  volatile float tiny = 1e-30F, factor = 1e-10F;
+  running.set(0, floats({1}, {tiny}));
+  running.session->run();
+  float expected = 1;
+  {
+    const WithDenormals as_zeros(DenormalMode::zeros());
+    expected = tiny * factor;
+  }
+  EXPECT_EQ(running.output(0).as<float>()[0], expected);
+  EXPECT_GT(tiny * factor, 0) << "the mode of the thread stays";
 }
 
 TEST(NetworkProgram, AllocatesNothingInARun) {

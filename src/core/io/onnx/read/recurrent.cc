@@ -110,6 +110,7 @@ Layer read_layer(Draft& draft) {
                  in_quotes(draft.node.attributes.front().name), draft.node.op);
   }
   draft.node.attributes = {{.name = "cell", .text = cell_of(layer.form, draft)}, {.name = "direction", .text = name}};
+  if (quantised) draft.node.attributes.push_back({.name = "quantised", .integers = {1}});
   return layer;
 }
 
@@ -142,6 +143,11 @@ std::vector<int> recurrent_reads(Draft& draft, const Layer& layer) {
   const int w = layer.quantised ? dequantised(draft, layer, kW, kScaleW, kZeroW) : draft.read(kW);
   const int r = layer.quantised ? dequantised(draft, layer, kR, kScaleR, kZeroR) : draft.read(kR);
   int x = draft.read(kX), bias_ih = -1, bias_hh = -1;
+  if (layer.quantised) {
+    const int bytes = draft.value(), scale = draft.value(), zero = draft.value();
+    draft.add("DynamicQuantizeLinear", {x}, {bytes, scale, zero});
+    x = draft.apply("DequantizeLinear", {bytes, scale, zero});
+  }
   if (layer.batch_first) x = draft.apply("Transpose", {x}, {{.name = "perm", .integers = {1, 0, 2}}});
   if (draft.has(kB)) {
     bias_ih = gather(draft, layer, draft.read(kB), layer.order);
@@ -164,6 +170,7 @@ std::vector<int> recurrent_reads(Draft& draft, const Layer& layer) {
     }
     reads.push_back(first);
   }
+  if (draft.has(kLengths)) reads.push_back(draft.read(kLengths));
   return reads;
 }
 
@@ -179,11 +186,6 @@ void write_outputs(Draft& draft, const Layer& layer, int y, int writes) {
 void convert_recurrent(Draft& draft) {
   for (const std::size_t read : {kX, kW, kR}) {
     if (!draft.has(read)) draft.refuse(ErrorCode::bad_input, "input {} is missing", read);
-  }
-  if (draft.has(kLengths)) {
-    draft.refuse(ErrorCode::unsupported,
-                 "it has sequence_lens: sequences of different lengths in a batch are not supported. Export the model "
-                 "without lengths");
   }
   const Layer layer = read_layer(draft);
   const network::Node from = draft.node;
