@@ -1,0 +1,269 @@
+// Times of a published network on a stream, beside ONNX Runtime with its state fed back by hand:
+//
+//   network_times MODEL.onnx LIBRARY CHUNKS [INPUT=NUMBER] [INPUT:EXTENT,EXTENT]
+//
+// INPUT=NUMBER fixes an input, INPUT:... gives the shape of a chunk. Both have one thread and the same random chunks.
+// Prints a line of JSON: times in microseconds, and the largest difference of the outputs.
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "penstock/network.h"
+
+namespace penstock {
+namespace {
+
+using Names = std::vector<const char*>;
+using Bytes = std::vector<std::byte>;
+
+/// What is used of ONNX Runtime's C interface: a table of functions by number, which stay the same in all versions.
+class Runtime {
+ public:
+  explicit Runtime(const char* library) {
+    void* const opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (opened == nullptr) throw std::runtime_error(dlerror());
+    const auto base = reinterpret_cast<const Base* (*)()>(dlsym(opened, "OrtGetApiBase"))();
+    constexpr std::uint32_t oldest = 12;
+    functions_ = base->get_api(oldest);
+    version = base->get_version();
+  }
+
+  template <int number, class... Args>
+  void call(Args... args) const {
+    void* const status = reinterpret_cast<void* (*)(Args...)>(functions_[number])(args...);
+    if (status == nullptr) return;
+    throw std::runtime_error(reinterpret_cast<const char* (*)(void*)>(functions_[kGetErrorMessage])(status));
+  }
+
+  enum : int {
+    kGetErrorMessage = 2,
+    kCreateEnv = 3,
+    kCreateSession = 7,
+    kRun = 9,
+    kCreateSessionOptions = 10,
+    kSetGraphOptimizationLevel = 23,
+    kSetIntraOpNumThreads = 24,
+    kCreateTensorWithData = 49,
+    kCreateCpuMemoryInfo = 69,
+  };
+  const char* version = "";
+
+ private:
+  struct Base {
+    void* const* (*get_api)(std::uint32_t version);
+    const char* (*get_version)();
+  };
+  void* const* functions_ = nullptr;
+};
+
+int type_number(const std::string& type) {
+  constexpr std::pair<const char*, int> numbers[] = {{"f32", 1}, {"u8", 2},   {"i8", 3},  {"i32", 6},
+                                                     {"i64", 7}, {"bool", 9}, {"f64", 11}};
+  for (const auto& [name, number] : numbers) {
+    if (type == name) return number;
+  }
+  throw std::runtime_error("no such type: " + type);
+}
+
+/// A session of ONNX Runtime on tensors of the caller.
+class Peer {
+ public:
+  Peer(const Runtime& runtime, const char* path) : runtime_(runtime) {
+    void *environment = nullptr, *options = nullptr;
+    constexpr int errors = 3, all = 99, arena = 1, usual = 0;
+    runtime.call<Runtime::kCreateEnv, int, const char*, void**>(errors, "network_times", &environment);
+    runtime.call<Runtime::kCreateSessionOptions, void**>(&options);
+    runtime.call<Runtime::kSetIntraOpNumThreads, void*, int>(options, 1);
+    runtime.call<Runtime::kSetGraphOptimizationLevel, void*, int>(options, all);
+    runtime.call<Runtime::kCreateSession, void*, const char*, void*, void**>(environment, path, options, &session_);
+    runtime.call<Runtime::kCreateCpuMemoryInfo, int, int, void**>(arena, usual, &memory_);
+  }
+
+  /// A tensor of these bytes.
+  void* tensor(const NetworkTensor& like, Bytes& bytes) const {
+    void* value = nullptr;
+    runtime_
+        .call<Runtime::kCreateTensorWithData, void*, void*, std::size_t, const std::int64_t*, std::size_t, int, void**>(
+            memory_, bytes.data(), bytes.size(), like.shape.data(), like.shape.size(), type_number(like.type), &value);
+    return value;
+  }
+
+  void run(const Names& in, const std::vector<void*>& inputs, const Names& out, std::vector<void*>& outputs) const {
+    runtime_.call<Runtime::kRun, void*, void*, const char* const*, void* const*, std::size_t, const char* const*,
+                  std::size_t, void**>(session_, nullptr, in.data(), inputs.data(), in.size(), out.data(), out.size(),
+                                       outputs.data());
+  }
+
+ private:
+  const Runtime& runtime_;
+  void *session_ = nullptr, *memory_ = nullptr;
+};
+
+std::size_t count(const NetworkTensor& tensor) {
+  std::size_t all = 1;
+  for (const Index extent : tensor.shape) all *= static_cast<std::size_t>(extent);
+  return all;
+}
+
+Bytes zeros(const NetworkTensor& like) {
+  const std::size_t element = like.type == "i64" || like.type == "f64"   ? 8
+                              : like.type == "f32" || like.type == "i32" ? 4
+                                                                         : 1;
+  return Bytes(count(like) * element);
+}
+
+double timed(const auto& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string summary(std::vector<double> times) {
+  std::ranges::sort(times);
+  const auto at = [&](double part) {
+    return times[static_cast<std::size_t>(part * static_cast<double>(times.size() - 1))];
+  };
+  return fmt::format(R"({{"median": {:.2f}, "tenth": {:.2f}, "nine_tenths": {:.2f}}})", at(0.5), at(0.1), at(0.9));
+}
+
+struct Arguments {
+  NetworkImport import;
+  NetworkShapes shapes;
+};
+
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 4; i < argc; ++i) {
+    const std::string text = argv[i];
+    const std::size_t middle = text.find_last_of("=:");
+    if (middle == std::string::npos) throw std::runtime_error("expected INPUT=NUMBER or INPUT:EXTENTS, not " + text);
+    if (text[middle] == '=') {
+      arguments.import.fixed[text.substr(0, middle)] = {std::stod(text.substr(middle + 1))};
+      continue;
+    }
+    std::istringstream extents(text.substr(middle + 1));
+    for (std::string each; std::getline(extents, each, ',');) {
+      arguments.shapes[text.substr(0, middle)].push_back(std::stoll(each));
+    }
+  }
+  return arguments;
+}
+
+/// Runs ONNX Runtime on chunks: its states go from one buffer to the other.
+class PeerStream {
+ public:
+  PeerStream(const Peer& peer, const Network& network, NetworkSession& session, const NetworkImport& import)
+      : peer_(peer), inputs_(session.inputs()), outputs_(session.outputs()) {
+    for (const NetworkTensor& each : inputs_) add(each, in_, bytes_in_);
+    for (const auto& [name, number] : import.fixed) {
+      fixed_.push_back({name, "i64"});
+      const auto value = static_cast<std::int64_t>(number.front());
+      std::memcpy(add(fixed_.back(), in_, bytes_in_).data(), &value, sizeof(value));
+    }
+    for (const NetworkTensor& each : outputs_) add(each, out_, bytes_out_);
+    for (const NetworkState& each : network.states()) {
+      NetworkTensor tensor = each.input;
+      for (Index& extent : tensor.shape) extent = std::max<Index>(extent, 1);
+      states_.push_back(tensor);
+      next_names_.push_back(each.output);
+    }
+    for (NetworkTensor& each : states_) {
+      add(each, in_, bytes_in_);
+      other_.push_back(peer.tensor(each, bytes_.emplace_back(zeros(each))));
+    }
+    for (const NetworkTensor& each : inputs_) names_in_.push_back(each.name.c_str());
+    for (const NetworkTensor& each : fixed_) names_in_.push_back(each.name.c_str());
+    for (const NetworkTensor& each : states_) names_in_.push_back(each.name.c_str());
+    for (const NetworkTensor& each : outputs_) names_out_.push_back(each.name.c_str());
+    for (const std::string& each : next_names_) names_out_.push_back(each.c_str());
+    out_.insert(out_.end(), other_.begin(), other_.end());
+  }
+
+  Bytes& input(std::size_t i) { return *bytes_in_[i]; }
+  const Bytes& output(std::size_t i) const { return *bytes_out_[i]; }
+  void run() {
+    peer_.run(names_in_, in_, names_out_, out_);
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      std::swap(in_[in_.size() - states_.size() + i], out_[out_.size() - states_.size() + i]);
+    }
+  }
+
+ private:
+  Bytes& add(const NetworkTensor& like, std::vector<void*>& values, std::vector<Bytes*>& places) {
+    Bytes& bytes = bytes_.emplace_back(zeros(like));
+    values.push_back(peer_.tensor(like, bytes));
+    places.push_back(&bytes);
+    return bytes;
+  }
+
+  const Peer& peer_;
+  std::vector<NetworkTensor> inputs_, outputs_, states_;
+  std::list<NetworkTensor> fixed_;
+  std::vector<std::string> next_names_;
+  std::list<Bytes> bytes_;
+  std::vector<Bytes*> bytes_in_, bytes_out_;
+  std::vector<void*> in_, out_, other_;
+  Names names_in_, names_out_;
+};
+
+int run(int argc, char** argv) {
+  if (argc < 4) throw std::runtime_error("expected MODEL.onnx LIBRARY CHUNKS [INPUT=NUMBER] [INPUT:EXTENT,EXTENT]");
+  const Arguments arguments = parse(argc, argv);
+  const Runtime runtime(argv[2]);
+  const int chunks = std::stoi(argv[3]);
+  const Network network = Network::import_onnx(argv[1], arguments.import);
+  NetworkSession session(network, arguments.shapes);
+  const Peer peer(runtime, argv[1]);
+  PeerStream stream(peer, network, session, arguments.import);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 0.1F);
+  std::vector<double> ours, theirs;
+  double difference = 0;
+  for (int i = 0; i < chunks; ++i) {
+    for (std::size_t k = 0; k < session.inputs().size(); ++k) {
+      if (session.inputs()[k].type != "f32") continue;  // others stay zero
+      const auto input = session.input<float>(session.inputs()[k].name);
+      for (float& each : input) each = normal(random);
+      std::memcpy(stream.input(k).data(), input.data(), input.size_bytes());
+    }
+    ours.push_back(timed([&] { session.run(); }));
+    theirs.push_back(timed([&] { stream.run(); }));
+    for (std::size_t k = 0; k < session.outputs().size(); ++k) {
+      if (session.outputs()[k].type != "f32") continue;
+      const auto output = session.output<float>(session.outputs()[k].name);
+      const auto* const other = reinterpret_cast<const float*>(stream.output(k).data());
+      for (std::size_t n = 0; n < output.size(); ++n) {
+        difference = std::max(difference, static_cast<double>(std::abs(output[n] - other[n])));
+      }
+    }
+  }
+  fmt::print(R"({{"ours": {}, "theirs": {}, "difference": {:.3g}, "version": "{}"}})"
+             "\n",
+             summary(ours), summary(theirs), difference, runtime.version);
+  return 0;
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int argc, char** argv) {
+  try {
+    return penstock::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "network_times: {}\n", error.what());
+    return 1;
+  }
+}
