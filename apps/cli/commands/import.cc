@@ -18,7 +18,8 @@ namespace {
 struct ImportArguments {
   std::string file, output;
   std::vector<std::string> fixed, states;
-  bool force = false, json = false;
+  std::string time;
+  bool force = false, json = false, stream = false;
 };
 
 /// Splits "name=value" at its last "=".
@@ -31,7 +32,7 @@ std::pair<std::string, std::string> split_pair(const std::string& option, const 
 }
 
 NetworkImport options_of(const ImportArguments& arguments) {
-  NetworkImport options;
+  NetworkImport options{.stream = arguments.stream || !arguments.time.empty(), .time = arguments.time};
   for (const std::string& each : arguments.fixed) {
     const auto [name, text] = split_pair("--set", each, "INPUT=NUMBER");
     double number = 0;
@@ -84,9 +85,12 @@ Command add_import(CLI::App& program) {
   options.gives("fixed");
   options.add("--state", arguments->states, "INPUT=OUTPUT,...",
               "Inputs whose next values are outputs, besides those that are found; 'none': find no others");
+  options.flag("--stream", arguments->stream, "Take a sequence in chunks of any length, with its history as state");
+  options.add("--time", arguments->time, "NAME", "Extent that is time in a stream, or 'axis 1' [the one that couples]");
   options.finish(
       "  penstock import vad.onnx --set sr=16000    # writes vad.safetensors\n"
       "  penstock import model.onnx --state past=present\n"
+      "  penstock import denoiser.onnx --stream    # frames one at a time\n"
       "  penstock import model.onnx -o small.safetensors --force\n"
       "  penstock info vad.safetensors\n"
       "\n"

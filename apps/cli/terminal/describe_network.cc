@@ -31,7 +31,10 @@ std::string network_text(const penstock::Network& network) {
   for (const NetworkTensor& each : network.inputs()) {
     add_field(text, "input", fmt::format("{}  {}", printable(each.name), type_text(each)));
   }
-  for (const NetworkTensor& each : network.outputs()) add_field(text, "output", printable(each.name));
+  for (const NetworkTensor& each : network.outputs()) {
+    const std::string delay = each.delay == 0 ? "" : fmt::format("  {} frames late", each.delay);
+    add_field(text, "output", printable(each.name) + delay);
+  }
   for (const NetworkState& each : network.states()) {
     add_field(
         text, "state",
@@ -54,7 +57,7 @@ Json network_json(const penstock::Network& network) {
     return Json{{"name", each.name}, {"type", each.type}, {"shape", each.shape}, {"axes", each.axes}};
   };
   for (const NetworkTensor& each : network.inputs()) inputs.push_back(tensor(each));
-  for (const NetworkTensor& each : network.outputs()) outputs.push_back({{"name", each.name}});
+  for (const NetworkTensor& each : network.outputs()) outputs.push_back({{"name", each.name}, {"delay", each.delay}});
   for (const NetworkState& each : network.states()) {
     states.push_back(tensor(each.input));
     states.back()["next"] = each.output;

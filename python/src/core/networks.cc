@@ -2,6 +2,7 @@
 // them types and shapes.
 
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -9,6 +10,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -34,15 +36,26 @@ std::vector<TensorTuple> tuples_of(const std::vector<NetworkTensor>& tensors) {
   return all;
 }
 
-penstock::Network import_path(const std::string& path, const Fixed& fixed, const Pairs& states, bool find_states) {
-  const nb::gil_scoped_release unlocked;
-  return penstock::Network::import_onnx(path, {.fixed = fixed, .states = states, .find_states = find_states});
+NetworkImport options_of(const Fixed& fixed, const Pairs& states, bool find_states,
+                         const std::optional<std::string>& time) {
+  return {.fixed = fixed,
+          .states = states,
+          .find_states = find_states,
+          .stream = time.has_value(),
+          .time = time.value_or("")};
 }
 
-penstock::Network import_bytes(const nb::bytes& file, const Fixed& fixed, const Pairs& states, bool find_states) {
+penstock::Network import_path(const std::string& path, const Fixed& fixed, const Pairs& states, bool find_states,
+                              const std::optional<std::string>& time) {
+  const nb::gil_scoped_release unlocked;
+  return penstock::Network::import_onnx(path, options_of(fixed, states, find_states, time));
+}
+
+penstock::Network import_bytes(const nb::bytes& file, const Fixed& fixed, const Pairs& states, bool find_states,
+                               const std::optional<std::string>& time) {
   const auto bytes = std::as_bytes(std::span(file.c_str(), file.size()));
   const nb::gil_scoped_release unlocked;
-  return penstock::Network::import_onnx(bytes, {.fixed = fixed, .states = states, .find_states = find_states});
+  return penstock::Network::import_onnx(bytes, options_of(fixed, states, find_states, time));
 }
 
 void save_network(const penstock::Network& network, const std::string& path) {
@@ -83,13 +96,19 @@ nb::list run_network(NetworkSession& session, const nb::list& inputs) {
 void bind_networks(nb::module_& module) {
   nb::class_<penstock::Network>(module, "Network")
       .def_static("import_path", &import_path, nb::arg("path"), nb::arg("fixed"), nb::arg("states"),
-                  nb::arg("find_states"))
+                  nb::arg("find_states"), nb::arg("time").none())
       .def_static("import_bytes", &import_bytes, nb::arg("file"), nb::arg("fixed"), nb::arg("states"),
-                  nb::arg("find_states"))
+                  nb::arg("find_states"), nb::arg("time").none())
       .def_static("load", &penstock::Network::load, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>())
       .def("save", &save_network, nb::arg("path"))
       .def("inputs", [](const penstock::Network& network) { return tuples_of(network.inputs()); })
       .def("outputs", [](const penstock::Network& network) { return tuples_of(network.outputs()); })
+      .def("delays",
+           [](const penstock::Network& network) {
+             std::map<std::string, Index> delays;
+             for (const NetworkTensor& each : network.outputs()) delays[each.name] = each.delay;
+             return delays;
+           })
       .def("states", &states_of)
       .def("operators", &penstock::Network::operators)
       .def("parameters", &penstock::Network::parameters);
@@ -100,7 +119,8 @@ void bind_networks(nb::module_& module) {
       .def("outputs", [](const NetworkSession& session) { return tuples_of(session.outputs()); })
       .def("run", &run_network, nb::arg("inputs"))
       .def("reset", &NetworkSession::reset)
-      .def("clone", &NetworkSession::clone)
+      .def("clone", nb::overload_cast<>(&NetworkSession::clone, nb::const_))
+      .def("clone_for", nb::overload_cast<const NetworkShapes&>(&NetworkSession::clone, nb::const_), nb::arg("shapes"))
       .def("state",
            [](const NetworkSession& session) {
              const std::vector<std::byte> state = session.state();

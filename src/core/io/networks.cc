@@ -80,7 +80,7 @@ struct Network::Impl {
     for (std::size_t i = 0; i < network->outputs.size(); ++i) {
       const auto is_it = [&](const network::State& each) { return static_cast<std::size_t>(each.output) == i; };
       if (std::ranges::none_of(network->states, is_it))
-        outputs.push_back({value(network->outputs[i]).name, "", {}, {}});
+        outputs.push_back({value(network->outputs[i]).name, "", {}, {}, delay_of(network->outputs[i])});
     }
     for (const network::State& state : network->states) {
       states.push_back({tensor(network->inputs[static_cast<std::size_t>(state.input)]),
@@ -90,6 +90,14 @@ struct Network::Impl {
 
  private:
   const network::Value& value(int number) const { return network->values[static_cast<std::size_t>(number)]; }
+  Index delay_of(int number) const {
+    for (const network::Node& node : network->nodes) {
+      const network::Attribute* const delay = node.find("delay");
+      if (delay != nullptr && delay->integers.size() == 1 && node.writes == std::vector<int>{number})
+        return delay->integers[0];
+    }
+    return 0;
+  }
   NetworkTensor tensor(int number) const {
     const network::Value& it = value(number);
     return {it.name, io::to_string(it.type), it.shape, it.axes};
@@ -170,7 +178,11 @@ struct NetworkSession::Impl {
     for (std::size_t i = 0; i < whole.outputs.size(); ++i) {
       if (has(&network::State::output, i)) continue;
       const std::string& name = whole.values[static_cast<std::size_t>(whole.outputs[i])].name;
-      outputs.tensors.push_back({name, io::to_string(program->output_type(i)), program->output_shape(i), {}});
+      outputs.tensors.push_back({name,
+                                 io::to_string(program->output_type(i)),
+                                 program->output_shape(i),
+                                 {},
+                                 of->outputs[outputs.tensors.size()].delay});
       outputs.positions.push_back(i);
     }
   }
@@ -261,6 +273,15 @@ void NetworkSession::set_state(std::span<const std::byte> state) {
   const std::size_t bytes = impl_->session->state_bytes();
   require_argument(state.size() == bytes, "state", state.size(), "{} bytes", bytes);
   impl_->session->write_state(state.data());
+}
+
+NetworkSession NetworkSession::clone(const NetworkShapes& shapes) const {
+  NetworkSession other(std::make_unique<Impl>(impl_->of, shapes));
+  const std::size_t bytes = impl_->session->state_bytes(), needed = other.impl_->session->state_bytes();
+  require(bytes == needed, "shapes: the state has {} bytes, and {} with these shapes: open another session", bytes,
+          needed);
+  other.set_state(state());
+  return other;
 }
 
 NetworkSession NetworkSession::clone() const { return NetworkSession(std::make_unique<Impl>(*impl_)); }

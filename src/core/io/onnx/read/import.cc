@@ -7,6 +7,7 @@
 #include "io/onnx/read/graph_to_network.h"
 #include "io/onnx/read/simplify.h"
 #include "io/onnx/read/states.h"
+#include "io/onnx/stream/stream.h"
 #include "io/status_error.h"
 #include "network/check.h"
 
@@ -61,6 +62,11 @@ Network import_network(std::string_view content, Source source, const NetworkImp
   require_ok(network::check(built.network), source.name + ": ");
   require_ok(network::check_operators(built.network), source.name + ": ");
   find_states(built, {.automatic = options.find_states, .pairs = options.states}, source.name);
+  if (options.stream) {
+    make_stream(built.network, options.time, source.name);
+    drop_unused(built.network);
+    require_ok(network::check(built.network), source.name + ": as a stream: ");
+  }
   return std::move(built.network);
 }
 
