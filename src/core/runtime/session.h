@@ -22,6 +22,7 @@ enum class Span {
 /// Another session may take its place while it runs. From then on calls go to that one, which it keeps.
 class Session {
  public:
+  virtual ~Session() = default;  // close() calls it: the memory may be the caller's
   /// Bytes of a session wherever its memory begins.
   static std::size_t bytes_of(const Model& model);
   /// Bytes that save() writes.
@@ -54,7 +55,6 @@ class Session {
  protected:
   /// Holds `model`. `own` is what close() frees, or null.
   Session(Model& model, void* own) : model_(&model), own_(own) { model.keep(); }
-  virtual ~Session() = default;
 
   /// One step: from a row of features, or from a token if that is null. `outputs` may be null.
   virtual void step(const float* features, std::int32_t token, float* outputs) = 0;
