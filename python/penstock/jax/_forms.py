@@ -264,7 +264,7 @@ class LayersForm:
         arguments = self.handled(inputs, parts)
         if parts:
             dy, dlast, *every = cotangents
-            y, *cotangents = _positions(y), _positions(dy), parts.gradients_after(dlast), *map(_positions, every)
+            y, cotangents = _positions(y), (_positions(dy), parts.gradients_after(dlast), *map(_positions, every))
         results = [(arguments[i].shape, arguments[i].dtype if i == 0 else kind) for i in inputs_wanted]
         found = call(f"{self.target}_backward", results, [*arguments, y, tape, *cotangents], attributes, workspace)
         gradients = dict(zip(inputs_wanted, found))

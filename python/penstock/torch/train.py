@@ -35,7 +35,7 @@ _LISTS = ("inputs", "targets", "known", "categories", "calendar")
 #: Arguments that are no options of the command line.
 _NONE = {"model", "data", "path", "callback", "progress", "log_every", "origin"}
 #: The functions that open each kind of data.
-_OPENERS = {"text": penstock.open_text, "series": penstock.open_series, "labelled": penstock.open_labelled,
+_OPENERS: dict[str, Callable[..., Any]] = {"text": penstock.open_text, "series": penstock.open_series, "labelled": penstock.open_labelled,
             "labelled texts": penstock.open_labelled_texts}  # fmt: skip
 
 
