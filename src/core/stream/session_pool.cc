@@ -1,7 +1,6 @@
 #include "penstock/session_pool.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <limits>

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "penstock/session_pool.h"
 #include "penstock/stream.h"
+#include "stream/small_models.h"
 #include "support/expect_error.h"
 #include "support/tolerance.h"
 
@@ -19,28 +20,11 @@ namespace penstock {
 namespace {
 
 using test::expect_error;
+using test::kClasses;
 using test::same_bits;
-
-constexpr Index kClasses = 40;
-
-DataDescription text() {
-  DataDescription data;
-  data.vocabulary = kClasses;
-  return data;
-}
-
-DataDescription series() {
-  DataDescription data;
-  data.task = Task::forecast;
-  data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
-  data.targets = {{"a", 0.0, 1.0}};
-  data.series.horizon = 2;
-  return data;
-}
-
-ModelSpec spec_of(const std::string& cell) {
-  return {.cell = cell, .width = 21, .blocks = 2, .hidden_size = 26, .convolution = 3, .feed_forward = 1.4};
-}
+using test::series;
+using test::spec_of;
+using test::text;
 
 /// A session of the pool, and one by itself that gets the same steps.
 struct Twin {

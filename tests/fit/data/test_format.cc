@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -16,12 +14,14 @@
 #include "penstock/data/rows.h"
 #include "penstock/sources.h"
 #include "support/expect_error.h"
+#include "support/gzip.h"
 #include "support/temporary_folder.h"
 
 namespace penstock::data {
 namespace {
 
 using test::expect_error;
+using test::gzip;
 using test::TemporaryFolder;
 
 std::string found(const std::string& content, const TableFormat& given = {}) {
@@ -151,20 +151,6 @@ TEST(TableFormat, TruthValuesOfManyLanguages) {
   ASSERT_TRUE(rows.read("2,NEIN,y", features));
   EXPECT_FLOAT_EQ(features[1], static_cast<float>(description.inputs[1].normal(0.0)));
   EXPECT_FLOAT_EQ(features[2], static_cast<float>(description.inputs[2].normal(1.0)));
-}
-
-std::string gzip(const std::string& text) {
-  std::string packed(text.size() + 1000, '\0');
-  z_stream stream = {};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  packed.resize(packed.size() - stream.avail_out);
-  deflateEnd(&stream);
-  return packed;
 }
 
 TEST(Sources, CompressedFilesAndFolders) {

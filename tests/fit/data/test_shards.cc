@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,12 +7,14 @@
 
 #include "penstock/data.h"
 #include "support/expect_error.h"
+#include "support/gzip.h"
 #include "support/temporary_folder.h"
 
 namespace penstock {
 namespace {
 
 using test::expect_error;
+using test::gzip;
 using test::TemporaryFolder;
 using Tokens = std::vector<std::int32_t>;
 
@@ -40,20 +41,6 @@ std::string npy(const std::string& type, const std::string& shape, const std::st
   std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
   header.resize(118 - 1, ' ');
   return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" + content;
-}
-
-std::string zip(const std::string& text) {
-  std::string packed(compressBound(text.size()) + 100, '\0');
-  z_stream stream = {};
-  EXPECT_EQ(deflateInit2(&stream, 1, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  packed.resize(packed.size() - stream.avail_out);
-  deflateEnd(&stream);
-  return packed;
 }
 
 /// A frame of zstd with at most 255 bytes, as they are.
@@ -104,7 +91,7 @@ TEST(Shards, OneSequenceWhateverTheFiles) {
   std::string text;
   for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + i * 7 % 26);
   shards.write("0", text.substr(0, 1));
-  shards.write("1.gz", zip(text.substr(1, 400)));
+  shards.write("1.gz", gzip(text.substr(1, 400)));
   shards.write("2.zst", zstd(text.substr(401, 200)) + zstd(text.substr(601, 100)));
   shards.write("3", text.substr(701));
   const auto whole = open_text(folder.write("all", text));
@@ -123,7 +110,7 @@ TEST(Shards, LargeCompressedFilesAreUnpackedToATemporaryFile) {
   std::string text(std::size_t{70} << 20, 'x');
   for (std::size_t i = 0; i < text.size(); i += 1000) text[i] = static_cast<char>('a' + i % 26);
   const auto whole = open_text(folder.write("all", text));
-  const std::string packed = folder.write("all.gz", zip(text));
+  const std::string packed = folder.write("all.gz", gzip(text));
   const auto data = open_text(packed);
   EXPECT_EQ(data->position(), whole->position());
   EXPECT_EQ(temporary.count(), 0) << "the file has no name";
@@ -156,7 +143,7 @@ TEST(Shards, ArraysOfTokens) {
   check("c.bin", bytes_of(middle), TokenType::uint32);
   check("d.npy", npy("<u2", "(300,)", bytes_of(ids)), std::nullopt);
   check("e.npy", npy("<i8", "(300,)", bytes_of(wide)), std::nullopt);
-  check("f.npy.gz", zip(npy("<u4", "(300,)", bytes_of(middle))), std::nullopt);
+  check("f.npy.gz", gzip(npy("<u4", "(300,)", bytes_of(middle))), std::nullopt);
   const auto known = open_text(folder.path("a.bin"), {.tokens = TokenType::uint16, .vocabulary = 50257});
   EXPECT_EQ(known->description().output_size(), 50257);
   const auto bytes = open_text(folder.path("a.bin"), {.tokens = TokenType::uint8});
