@@ -29,7 +29,8 @@ namespace {
 using Names = std::vector<const char*>;
 using Bytes = std::vector<std::byte>;
 
-/// What is used of ONNX Runtime's C interface: a table of functions by number, which stay the same in all versions.
+/// The functions of ONNX Runtime's C interface that are called here. They are in a table, and each has the same number
+/// in all versions.
 class Runtime {
  public:
   explicit Runtime(const char* library) {

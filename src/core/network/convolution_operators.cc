@@ -346,7 +346,7 @@ Index counted(const Window& w, Index result) {
   return std::clamp<Index>((rest + w.dilation - 1) / w.dilation, 0, w.size);
 }
 
-/// Results of a row of a window along it: from the columns of x, [begin, end) of which have place k.
+/// Pools the columns of x to a row of results. For place k of the window, results [begin, end) have a column.
 void pool_row(const Pool& pool, const Kernels& kernels, const float* x, float* y) {
   const Window& w = pool.windows.w;
   const Binary join = pool.averages ? Binary::add : Binary::maximum;

@@ -8,8 +8,8 @@
 
 namespace penstock::network {
 
-/// What is known of each value of a network for some shapes of its inputs: those that no node writes in a run have
-/// nothing. `owner` keeps what is known alive.
+/// Facts about each value of a network, for some shapes of its inputs. A value that no node writes in a run has none.
+/// `owner` keeps the facts alive.
 struct Trace {
   std::vector<Fact> facts;
   std::shared_ptr<const void> owner;

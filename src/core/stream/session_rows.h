@@ -10,10 +10,11 @@
 /// Implementation of Session and SessionBatch: rows of a model that take one step at a time.
 namespace penstock::streaming {
 
-/// Throw Error(invalid_argument) unless the model reads tokens; features, of which there are `given` for `rows` rows;
-/// unless features are finite and at most Column::furthest in magnitude.
+/// Throws Error(invalid_argument) unless the model reads tokens.
 void require_tokens(const DataDescription& data);
+/// Throws Error(invalid_argument) unless the model reads features and `given` values are `rows` rows of them.
 void require_features(const DataDescription& data, Index rows, std::size_t given);
+/// Throws Error(invalid_argument) unless all features are finite and at most Column::furthest in magnitude.
 void require_near(std::span<const float> features);
 /// Throws Error(invalid_argument) unless the state has `size` finite values.
 void require_state(Index size, std::span<const float> state);

@@ -1,4 +1,4 @@
-"""The batches of a run: those of `penstock train`, of which each rank takes its rows."""
+"""The batches of a run, which are those of `penstock train`. Each rank takes its rows of them."""
 
 from __future__ import annotations
 

@@ -463,7 +463,7 @@ def _loss_of(output, batch, kind):
         loss = functional.cross_entropy(logits, wanted, ignore_index=-1, reduction="sum")
         scored, right = wanted >= 0, (logits.detach().argmax(-1) == wanted).sum()
     else:
-        # What is not scored may be anything, even infinite.
+        # Outputs that are not scored may be infinite: they must not reach the sum.
         difference = torch.where(batch.weights > 0, output - batch.targets, 0.0)
         loss = (batch.weights * (difference.square() if kind == "mse" else difference.abs())).sum()
         scored, right = (batch.weights > 0).any(-1), loss.new_zeros(())

@@ -78,7 +78,7 @@ Form form_of(Shard& shard, std::optional<TokenType> type) {
   if (is_npy(head)) return form_of_npy(shard, head);
   if (type) {
     const Index width = Index{1} << static_cast<int>(*type);
-    // Some tools write 256 numbers in front of the tokens, of which the first is this one.
+    // Some tools write a header of 256 numbers in front of the tokens. Its first number is this one.
     constexpr std::uint32_t mark = 20240520;
     constexpr std::size_t header = 1024;
     if (head.size() > header && number_at<std::uint32_t>(head.data()) == mark) shard.skip(header);

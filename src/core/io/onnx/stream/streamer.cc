@@ -346,7 +346,7 @@ void Streamer::write_without_frames() {
     if (write < 0) continue;
     const bool other = varies(write);
     if ((carried || last) && other) refuse("its result depends on how many frames there are");
-    // What is not known does not show whether it depends on their number.
+    // A value that is not known may depend on their number.
     const bool unknown = fact(write).known == nullptr && length;
     Timing time{.kind = last ? Kind::last : carried ? Kind::carried : other || unknown ? Kind::length : Kind::fixed};
     result(i, time);

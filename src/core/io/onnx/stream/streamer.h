@@ -56,7 +56,7 @@ class Streamer {
   network::Network write();
   /// Whether frames depend on frames before them.
   bool is_coupled() const { return coupled_; }
-  /// Of the outputs of the whole network.
+  /// Timing of the outputs of the whole network.
   const std::vector<Timing>& outputs() const { return outputs_; }
 
  private:
