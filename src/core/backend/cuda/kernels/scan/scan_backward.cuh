@@ -1,8 +1,8 @@
 // Gradients of y_t = a_t y_{t-1} + b_t, from the last step to the first. A rule makes a and b of some values: the
-// gradients of these values are the result. in[g] is value g, in[kReadBack] is y, in[kReadBack + 1] is dy; out[g] becomes the gradient of
-// value g; each [B, T, C]. Outputs may be the values or dy, but not y. The state that is carried is a_t db_t, the
-// gradient of the state before step t: state_in is the gradient of the last state, state_out that of the first, and
-// `entry` the first state itself.
+// gradients of these values are the result. in[g] is value g, in[kReadBack] is y, in[kReadBack + 1] is dy; out[g]
+// becomes the gradient of value g; each [B, T, C]. Outputs may be the values or dy, but not y. The state that is
+// carried is a_t db_t, the gradient of the state before step t: state_in is the gradient of the last state, state_out
+// that of the first, and `entry` the first state itself.
 
 #include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/scan/run.cuh"
