@@ -78,20 +78,12 @@ Streamer::Rule Streamer::rule_of(const Node& node) {
   return nullptr;
 }
 
-/// Values are broadcast to each other: axes are counted from the end.
-void Streamer::rule_pointwise() {
+/// The node reads all its frames aligned, and its results have frames along `axis`.
+void Streamer::join_frames(Index axis) {
   std::vector<Chunk> chunks;
   std::vector<std::size_t> places;
-  const Index out = rank(node_->writes[0]);
-  Index axis = -1;
   for (std::size_t i = 0; i < node_->reads.size(); ++i) {
-    if (!reads_frames(i)) {
-      need_fixed(i, i + 1);
-      continue;
-    }
-    const Index own = time(i).axis + out - rank(read(i));
-    if (axis >= 0 && own != axis) refuse("it joins frames along axis {} with frames along axis {}", axis, own);
-    axis = own;
+    if (!reads_frames(i)) continue;
     chunks.push_back(chunk(i));
     places.push_back(i);
   }
@@ -106,6 +98,22 @@ void Streamer::rule_pointwise() {
   results(result_time);
 }
 
+/// Values are broadcast to each other: axes are counted from the end.
+void Streamer::rule_pointwise() {
+  const Index out = rank(node_->writes[0]);
+  Index axis = -1;
+  for (std::size_t i = 0; i < node_->reads.size(); ++i) {
+    if (!reads_frames(i)) {
+      need_fixed(i, i + 1);
+      continue;
+    }
+    const Index own = time(i).axis + out - rank(read(i));
+    if (axis >= 0 && own != axis) refuse("it joins frames along axis {} with frames along axis {}", axis, own);
+    axis = own;
+  }
+  join_frames(axis);
+}
+
 void Streamer::rule_channels() {
   need_fixed(1, node_->reads.size());
   const bool single = node_->op != "BatchNormalization" && network::elements(shape(read(1))) == 1;
@@ -118,29 +126,21 @@ void Streamer::rule_channels() {
 
 void Streamer::rule_product() {
   if (rank(read(0)) < 2 || rank(read(1)) < 2) refuse("it has frames in a vector");
-  std::vector<Chunk> chunks;
+  bool both = true;
   Index from_end = -1;
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
     if (!reads_frames(i)) {
       need_fixed(i, i + 1);
+      both = false;
       continue;
     }
     const Index own = rank(read(i)) - time(i).axis;
     if (own == (i == 0 ? 1 : 2)) refuse("it sums over frames: it needs the whole sequence");
     if (from_end >= 0 && own != from_end) refuse("it has the products of all frames with each other");
     from_end = own;
-    chunks.push_back(chunk(i));
   }
-  if (chunks.size() == 2 && from_end < 3) refuse("it has the products of all frames with each other");
-  const std::vector<int> values = aligned(chunks);
-  Node& node = copy();
-  std::size_t next = 0;
-  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
-    if (reads_frames(i)) node.reads[i] = values[next++];
-  }
-  Timing result_time = chunks[0].time;
-  result_time.axis = rank(node_->writes[0]) - from_end;
-  results(result_time);
+  if (both && from_end < 3) refuse("it has the products of all frames with each other");
+  join_frames(rank(node_->writes[0]) - from_end);
 }
 
 void Streamer::rule_gemm() {
@@ -183,8 +183,6 @@ void Streamer::rule_einsum() {
     }
   }
   const Index out = rank(node_->writes[0]);
-  std::vector<Chunk> chunks;
-  std::vector<std::size_t> places;
   Index axis = -1;
   for (std::size_t i = 0; i < node_->reads.size(); ++i) {
     if (!reads_frames(i)) {
@@ -199,15 +197,8 @@ void Streamer::rule_einsum() {
     if (own < 0) refuse("it sums over frames: it needs the whole sequence");
     if (axis >= 0 && own != axis) refuse("it has the products of all frames with each other");
     axis = own;
-    chunks.push_back(chunk(i));
-    places.push_back(i);
   }
-  const std::vector<int> values = aligned(chunks);
-  Node& node = copy();
-  for (std::size_t i = 0; i < places.size(); ++i) node.reads[places[i]] = values[i];
-  Timing result_time = chunks[0].time;
-  result_time.axis = axis;
-  results(result_time);
+  join_frames(axis);
 }
 
 void Streamer::rule_over_axis() {

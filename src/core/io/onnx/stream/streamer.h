@@ -114,6 +114,7 @@ class Streamer {
   Chunk padded(Chunk x, Index frames, float fill);
   /// Delays all frames that the node reads to those that come last.
   std::vector<int> aligned(std::vector<Chunk>& chunks);
+  void join_frames(Index axis);
 
   // Results.
   Node& copy(std::vector<int> reads);
