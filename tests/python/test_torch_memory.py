@@ -1,5 +1,6 @@
 """Memory that training steps of penstock.torch use again."""
 
+import ctypes
 import gc
 import os
 import threading
@@ -16,6 +17,19 @@ def resident():
     """Bytes of this process that are in memory."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def leave_a_gap_in_the_heap(size):
+    """Makes the C library serve the next large allocation from its heap, as in a process that has run for long."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    library.free.restype, library.free.argtypes = None, [ctypes.c_void_p]
+    small = 64 << 10  # bytes, for which the C library does not ask the system
+    pieces = [library.malloc(small) for _ in range(size // small)]
+    end = library.malloc(small)  # keeps the heap from shrinking
+    for piece in pieces:
+        library.free(piece)
+    return lambda: library.free(end)
 
 
 def trained(layer, x):
@@ -36,7 +50,10 @@ class TestMemoryOfTraining:
         assert self.tape > 4 * 6 * self.rows * self.steps * self.hidden  # floats: four gates and two states at least
         ours.release_memory()
 
-    def test_is_that_of_the_call_before_and_can_be_given_back(self):
+    @pytest.mark.parametrize("gap", [False, True], ids=["", "of a heap with gaps"])
+    def test_is_that_of_the_call_before_and_can_be_given_back(self, gap, request):
+        if gap:
+            request.addfinalizer(leave_a_gap_in_the_heap(4 * self.tape))
         for _ in range(3):
             trained(self.layer, self.x)
         before = resident()

@@ -16,17 +16,33 @@ namespace {
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
+#ifdef __linux__
+/// Advises the system about the whole pages of this memory. A system that does not know the advice ignores it.
+void advise(void* memory, std::size_t bytes, int advice) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  if (first < last) static_cast<void>(madvise(reinterpret_cast<void*>(first), last - first, advice));
+}
+#endif
+
 }  // namespace
 
 void ask_for_large_pages(void* memory, std::size_t bytes) {
 #ifdef __linux__
   constexpr std::size_t kLargePage = std::size_t{2} << 20;
   if (bytes < 2 * kLargePage) return;  // from this size on, memory contains a whole large page at any address
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
-  // Only advice: systems without large pages ignore it. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  static_cast<void>(madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE));
+  advise(memory, bytes, MADV_HUGEPAGE);
+#else
+  static_cast<void>(memory);
+  static_cast<void>(bytes);
+#endif
+}
+
+void return_pages(void* memory, std::size_t bytes) {
+#ifdef __linux__
+  advise(memory, bytes, MADV_DONTNEED);
 #else
   static_cast<void>(memory);
   static_cast<void>(bytes);

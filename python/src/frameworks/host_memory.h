@@ -10,6 +10,10 @@ namespace penstock::frameworks {
 /// Asks the system to use large pages for this memory: fewer page faults and TLB misses.
 void ask_for_large_pages(void* memory, std::size_t bytes);
 
+/// Returns the whole pages of this memory to the system and leaves their contents undefined. The C library keeps freed
+/// memory for itself if it lies within its heap.
+void return_pages(void* memory, std::size_t bytes);
+
 /// Returns memory of the calling thread for one call, which grows with the largest. Aligned as a tape is.
 void* scratch(std::size_t bytes);
 

@@ -13,7 +13,10 @@ constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 }  // namespace
 
-Blocks::Block::~Block() { ::operator delete[](memory, std::align_val_t{kLargePage}); }
+Blocks::Block::~Block() {
+  frameworks::return_pages(memory, bytes);
+  ::operator delete[](memory, std::align_val_t{kLargePage});
+}
 
 void Blocks::GiveBack::operator()(Block* block) const { shared().give_back(std::unique_ptr<Block>(block)); }
 
