@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 10
 CTEST := ctest --no-tests=error --parallel $(JOBS)
 VENV := build/venv
 # One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
-ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_ops_scan_precision test_stream_session
+ARM64_TESTS := test_cells_list test_backend_functions test_backend_int8 test_ops_scan test_ops_scan_precision test_stream_session
 
 # A build from nothing is quicker if the compiler takes forty sources as one. The presets by themselves keep sources
 # apart, for those who change one of them; a folder stays as it began.

@@ -133,10 +133,10 @@ int run(int argc, char** argv) {
   options.group("Options");
   program.set_version_flag("-V,--version", "penstock " PENSTOCK_VERSION, "Show the version");
   const std::vector<Command> commands = {
-      add_train(program),   add_generate(program),   add_predict(program), add_evaluate(program), add_report(program),
-      add_export(program),  add_import(program),     add_stream(program),  add_bench(program),    add_info(program),
-      add_profile(program), add_csp(program),        add_plan(program),    add_why(program),      add_tune(program),
-      add_demo(program),    add_completion(program), add_man(program)};
+      add_train(program),  add_generate(program), add_predict(program),    add_evaluate(program), add_report(program),
+      add_export(program), add_quantize(program), add_import(program),     add_stream(program),   add_bench(program),
+      add_info(program),   add_profile(program),  add_csp(program),        add_plan(program),     add_why(program),
+      add_tune(program),   add_demo(program),     add_completion(program), add_man(program)};
   options.finish(examples);
   program.require_subcommand(0, 1);
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "penstock/closed_form_branch.h"
 #include "penstock/data_description.h"
@@ -35,6 +36,9 @@ struct ModelSpec {
   /// Models of this architecture whose outputs are averaged: an ensemble. Each has its own weights and state. Ensembles
   /// are not trained as one: train the members one by one and call Model::combine().
   Index members = 1;
+  /// Names of the layers whose matrices are int8 (penstock/quantize.h): "blocks.0.recurrent". Such models run on CPUs
+  /// and cannot be trained; quantize() makes them.
+  std::vector<std::string> int8 = {};
 
   /// Returns whether the layers are trained to correct a branch that was fitted before.
   bool corrects_branch() const { return branch != nullptr && branch->precedes_layers(); }
@@ -46,11 +50,11 @@ struct ModelSpec {
 
 /// Bytes of device memory that a model takes. Planned sizes are exactly the sizes that are allocated.
 struct ModelMemory {
-  std::size_t weights = 0;        ///< All parameters, in f32.
+  std::size_t weights = 0;        ///< All parameters, in f32 or, of int8 layers, in int8.
   std::size_t state = 0;          ///< State of all rows.
   std::size_t forward = 0;        ///< Workspace of a forward pass, without weights, inputs and outputs.
   std::size_t forward_peak = 0;   ///< Largest part of it that is in use at one moment.
-  std::size_t training = 0;       ///< Workspace of a training step of one ensemble member.
+  std::size_t training = 0;       ///< Workspace of a training step of one ensemble member; 0 with int8 layers.
   std::size_t training_peak = 0;  ///< Largest part of it that is in use at one moment.
   std::size_t optimizer = 0;      ///< Gradients and AdamW moments, which training needs in addition.
 };
@@ -117,6 +121,10 @@ class Model {
   /// their weights alone. The ensemble keeps the linear forecast of the first member. Throws Error: invalid_argument
   /// for no members, ensembles or filters; incompatible for members of different architectures.
   static Model combine(std::span<const Model> members);
+  /// Returns a model in which the matrices of `layers` are int8, with one scale for each output, and all else is as it
+  /// was. Inputs of these products are rounded to int8 too, with one scale a row and step. Layers that are int8 stay
+  /// so. Throws Error(invalid_argument) for a layer that int8_layers() does not name.
+  Model with_int8(std::span<const std::string> layers) const;
   /// Throws Error(invalid_argument) if an ensemble of `count` models of this architecture is not possible.
   void check_members(Index count) const;
 

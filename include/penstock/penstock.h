@@ -22,6 +22,7 @@
 #include "penstock/onnx.h"
 #include "penstock/output_files.h"
 #include "penstock/plan.h"
+#include "penstock/quantize.h"
 #include "penstock/recurrent.h"
 #include "penstock/recurrent_program.h"
 #include "penstock/scan.h"

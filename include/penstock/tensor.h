@@ -17,7 +17,7 @@ class Queue;
 }
 
 /// Type of the numbers in memory.
-enum class DType { f32, f64, bf16, f16, i32, i64, u8 };
+enum class DType { f32, f64, bf16, f16, i32, i64, u8, i8 };
 
 /// Returns the bytes of one number.
 constexpr std::size_t size_of(DType type) {
@@ -32,6 +32,7 @@ constexpr std::size_t size_of(DType type) {
     case DType::f16:
       return 2;
     case DType::u8:
+    case DType::i8:
       return 1;
   }
   return 0;

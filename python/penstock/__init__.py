@@ -40,10 +40,11 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:  # names that __getattr__() below imports on first use
-    from . import csp, datasets, equations, interchange, networks, reference, training, variants
+    from . import csp, datasets, equations, interchange, networks, quantization, reference, training, variants
     from .equations import CustomCell, cell, load_cell
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
     from .networks import Network, NetworkSession, import_onnx
+    from .quantization import quantize
     from .training import Evaluation, Progress, TrainResult, evaluate, train
 
 __all__ = [
@@ -92,6 +93,7 @@ __all__ = [
     "open_sound",
     "open_task",
     "open_text",
+    "quantize",
     "scan",
     "scan_backward",
     "system_info",
@@ -100,6 +102,7 @@ __all__ = [
     "datasets",
     "interchange",
     "networks",
+    "quantization",
     "reference",
     "training",
     "variants",
@@ -109,11 +112,15 @@ __version__ = system_info()["version"]
 
 
 # Modules and names that are imported on first use: a program that only runs models needs none of them.
-_MODULES = ("csp", "datasets", "equations", "interchange", "jax", "networks", "reference", "rl", "torch", "training", "variants")
+_MODULES = (
+    "csp", "datasets", "equations", "interchange", "jax", "networks", "quantization", "reference", "rl", "torch",
+    "training", "variants",
+)
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
     "equations": ("CustomCell", "cell", "load_cell"),
     "networks": ("Network", "NetworkSession", "import_onnx"),
+    "quantization": ("quantize",),
     "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),
 }
 

@@ -51,6 +51,8 @@ INPUTS = [
     (["predict", "series.safetensors", "series.csv"], "-o", "series.csv", "DATA"),
     (["predict", "series.safetensors", "series.csv"], "-o", "series.safetensors", "MODEL"),
     (["export", "series.safetensors"], "-o", "series.safetensors", "MODEL"),
+    (["quantize", "series.safetensors", "--data", "series.csv"], "-o", "series.safetensors", "MODEL"),
+    (["quantize", "series.safetensors", "--data", "series.csv"], "-o", "series.csv", "--data"),
     (["tune", "series.safetensors"], "-o", "series.safetensors", "MODEL"),
     (REPORT, "-o", "series.csv", "--data"),
     (REPORT, "-o", "run.jsonl", "RUN"),

@@ -139,6 +139,8 @@ def program_writers():
         Writer("stream: state", "s.json", ["stream", "m1.safetensors", "--state", "out/s.json"], stdin="series.csv"),
         Writer("stream: sound", "o.wav", ["stream", "sound{v}.safetensors", "in.wav", "out/o.wav"]),
         Writer("export: ONNX", "m.onnx", ["export", "m{v}.safetensors", "--force", "-o", "out/m.onnx"]),
+        Writer("quantize: model", "q.safetensors",
+               ["quantize", "m{v}.safetensors", "--data", "series.csv", "--force", "-o", "out/q.safetensors"]),
         Writer("import: network", "n.safetensors", ["import", "sound{v}.onnx", "--force", "-o", "out/n.safetensors"]),
         Writer("report: page", "r.html", ["report", "m{v}.jsonl", "-o", "out/r.html"]),
         Writer("report: pictures", "loss-steps.png", ["report", "m{v}.jsonl", "-o", "-", "--png", "out", *python]),

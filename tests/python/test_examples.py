@@ -13,7 +13,7 @@ import penstock
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-MODULES = ["penstock", *(f"penstock.{name}" for name in ("csp", "cuda", "datasets", "equations", "interchange", "layers", "models", "reference", "scans", "training", "variants"))]
+MODULES = ["penstock", *(f"penstock.{name}" for name in ("csp", "cuda", "datasets", "equations", "interchange", "layers", "models", "quantization", "reference", "scans", "training", "variants"))]
 
 
 # Arguments of an example; several, if it runs several times. Without them some would take minutes.

@@ -17,6 +17,7 @@ Command add_predict(CLI::App& program);
 Command add_evaluate(CLI::App& program);
 Command add_report(CLI::App& program);
 Command add_export(CLI::App& program);
+Command add_quantize(CLI::App& program);
 Command add_import(CLI::App& program);
 Command add_stream(CLI::App& program);
 Command add_bench(CLI::App& program);

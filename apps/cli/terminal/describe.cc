@@ -33,6 +33,7 @@ std::string describe_layers(const ModelSpec& spec) {
   if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
   if (spec.from_last) text += ", relative to the last value";
   if (fixed.lags > 0) text += ", plus a linear forecast from " + counted(fixed.lags, "row");
+  if (!spec.int8.empty()) text += ", " + counted(static_cast<Index>(spec.int8.size()), "layer") + " of int8";
   if (filters > 0) text += fmt::format(", plus {} filters", with_commas(filters));
   return text;
 }
@@ -62,6 +63,7 @@ Json model_json(const Model& model) {
     if (name != "end_norms" && name != "known_effects") json[name] = value;
   });
   if (spec.hidden_size == 0) json["hidden_size"] = spec.width;
+  if (!spec.int8.empty()) json["int8"] = spec.int8;
   json["parameters"] = model.parameter_count();
   json["task"] = to_string(data.task);
   if (data.vocabulary > 0) json["vocabulary"] = data.vocabulary;

@@ -1,5 +1,6 @@
 #include "models.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -14,6 +15,7 @@
 #include "penstock/data/row_steps.h"
 #include "penstock/initial_weights.h"
 #include "penstock/interval_tracker.h"
+#include "penstock/quantize.h"
 #include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
 
@@ -279,6 +281,7 @@ Execution settled(const Model& model, const CallExecution& execution, DeviceQues
 nb::dict describe(const ModelSpec& spec) {
   nb::dict result = fields_of(spec);
   result["cell"] = spec.cell;
+  if (!spec.int8.empty()) result["int8"] = spec.int8;
   return result;
 }
 
@@ -303,7 +306,20 @@ nb::dict describe(const DataDescription& data) {
                   {"output_size", data.output_size()}});
 }
 
+/// Returns the names of the layers that are int8 in the end, what is lost, and (name, loss, int8) of each layer.
+/// `loss_of` takes the names of layers.
+nb::tuple quantized(SharedModel& shared, const nb::callable& loss_of, std::optional<double> max_loss, bool each_layer) {
+  const SharedModel::Reading model(shared);
+  const LossOf loss = [&](const Model& made) { return nb::cast<double>(loss_of(made.spec().int8)); };
+  const Quantized made = quantize(*model, loss, {.max_loss = max_loss, .each_layer = each_layer});
+  nb::list layers;
+  for (const QuantizedLayer& layer : made.layers) layers.append(nb::make_tuple(layer.name, layer.loss, layer.int8));
+  return nb::make_tuple(made.model.spec().int8, made.loss, layers);
+}
+
 void bind_models(nb::module_& module) {
+  module.def("quantize", &quantized, nb::arg("model"), nb::arg("loss_of"), nb::arg("max_loss").none(),
+             nb::arg("each_layer"));
   nb::class_<SharedModel> bound(module, "Model");
   bind_model_files(module, bound);
   bound
@@ -327,6 +343,10 @@ void bind_models(nb::module_& module) {
                              {"forward", memory.forward},
                              {"training", memory.training},
                              {"optimizer", memory.optimizer}});
+           })
+      .def("with_int8",
+           [](SharedModel& self, const std::vector<std::string>& layers) {
+             return std::make_unique<SharedModel>(SharedModel::Reading(self)->with_int8(layers), "the model");
            })
       .def("choose_device",
            [](SharedModel& self, Index rows, Index steps, bool training, const CallExecution& execution) {

@@ -53,7 +53,7 @@ Device parse_device(std::string_view text) {
 }
 
 std::string_view to_string(DType type) {
-  constexpr Names<7> names = {"f32", "f64", "bf16", "f16", "i32", "i64", "u8"};
+  constexpr Names<8> names = {"f32", "f64", "bf16", "f16", "i32", "i64", "u8", "i8"};
   return name_of(names, type);
 }
 

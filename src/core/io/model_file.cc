@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
 #include "io/model_json.h"
 #include "io/network_file.h"
 #include "nn/model/model_spec.h"
+#include "nn/model/quantize.h"
 #include "ops/pointwise/elementwise.h"
 
 namespace penstock {
@@ -28,8 +30,22 @@ void check_finite(std::string_view tensor, std::span<const float> values, const 
   fail(ErrorCode::bad_input, "{}: tensor {} holds values that are not finite", source, tensor);
 }
 
+/// Kernels sum products of weights between -127 and 127.
+void check_int8(std::string_view tensor, std::span<const std::int8_t> values, const std::string& source) {
+  if (std::ranges::find(values, std::int8_t{-128}) == values.end()) return;
+  fail(ErrorCode::bad_input, "{}: tensor {} holds -128; weights of int8 are -127 to 127", source, tensor);
+}
+
+/// Products are a sum of integers times the scale of the weights, which quantize() makes the largest weight / 127.
+void check_scales(std::string_view tensor, std::span<const float> scales, const std::string& source) {
+  const auto negative = std::ranges::find_if(scales, [](float scale) { return scale < 0.0f; });
+  if (negative == scales.end()) return;
+  fail(ErrorCode::bad_input, "{}: tensor {} holds {}; scales of weights must be 0 or more", source, tensor, *negative);
+}
+
 /// Building a network takes memory of the order of its parameters, so an architecture far beyond the tensors of its
-/// file is refused first. A factor, so that one missing tensor is reported by its name.
+/// file is refused first. A factor, so that one missing tensor is reported by its name; that of a model of int8, whose
+/// scales and biases are more than nothing.
 void check_size(const SafetensorsFile& file, const ModelDescription& model) {
   constexpr Index always_fine = 1 << 20;
   Index bytes = 0;
@@ -48,7 +64,9 @@ std::vector<TensorData> model_tensors(const Model::Impl& model) {
   const nn::Parameters<float>& parameters = *model.parameters;
   std::vector<TensorData> tensors;
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
-    tensors.push_back(tensor_data(entry.name, entry.shape, parameters.value(entry)));
+    tensors.push_back(entry.dtype == penstock::DType::i8
+                          ? tensor_data(entry.name, entry.shape, std::span<const std::int8_t>(parameters.int8(entry)))
+                          : tensor_data(entry.name, entry.shape, parameters.value(entry)));
   }
   return tensors;
 }
@@ -61,16 +79,21 @@ Metadata model_metadata(const ModelSpec& spec, const DataDescription& data) {
 
 namespace {
 
+/// Calls check(), whose errors are those of the file.
+void checked(const std::string& source, const auto& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    fail(ErrorCode::bad_input, "{}: {}", source, error.what());
+  }
+}
+
 /// The model that a parsed description asks for, checked.
 ModelDescription described(FieldReader& reader, const std::string& source) {
   ModelDescription result{model_spec_from_json(reader.object("model"), source),
                           data_description_from_json(reader.object("data"), source)};
   reader.finish();
-  try {
-    nn::check_spec(result.spec, result.data);
-  } catch (const Error& error) {
-    fail(ErrorCode::bad_input, "{}: {}", source, error.what());
-  }
+  checked(source, [&] { nn::check_spec(result.spec, result.data); });
   return result;
 }
 
@@ -92,7 +115,7 @@ void write_model(const std::string& path, std::span<const TensorData> tensors, c
   checked_version(reader, source);
   described(reader, source);
   for (const TensorData& tensor : tensors) {
-    if (is_training(tensor)) continue;
+    if (is_training(tensor) || tensor.dtype == DType::i8) continue;
     check_finite(tensor.name,
                  {reinterpret_cast<const float*>(tensor.values.data()), tensor.values.size() / sizeof(float)}, source);
   }
@@ -118,16 +141,26 @@ ModelDescription read_description(const SafetensorsFile& file) {
   }
   ModelDescription result = described(reader, file.source());
   check_size(file, result);
+  checked(file.source(), [&] { nn::check_int8(result.spec, result.data); });
   return result;
 }
 
 void read_parameters(const SafetensorsFile& file, nn::Parameters<float>& parameters) {
   std::set<std::string_view> known;
+  bool scales = false;  // a matrix of int8 is before its scales
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
+    known.insert(entry.name);
+    const bool of_matrix = std::exchange(scales, entry.dtype == penstock::DType::i8);
+    if (scales) {
+      const std::span<std::int8_t> value = parameters.int8(entry);
+      file.read(entry.name, entry.shape, value);
+      check_int8(entry.name, value, file.source());
+      continue;
+    }
     const std::span<float> value = parameters.value(entry);
     file.read(entry.name, entry.shape, value);
     check_finite(entry.name, value, file.source());
-    known.insert(entry.name);
+    if (of_matrix) check_scales(entry.name, value, file.source());
   }
   for (const TensorInfo& tensor : file.tensors()) {
     if (!is_training(tensor) && !known.contains(tensor.name)) {
@@ -155,6 +188,8 @@ Model Model::load(const std::string& path, std::optional<History>& history) {
 }
 
 std::vector<ModelTensor> model_tensors(const Model& model) {
+  require(model.spec().int8.empty(),
+          "model must have no weights of int8, which are no floats: the one that was quantised has them");
   const nn::Parameters<float>& parameters = *model.impl().parameters;
   std::vector<ModelTensor> tensors;
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {

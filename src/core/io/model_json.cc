@@ -131,6 +131,7 @@ std::string read_cell(FieldReader& reader, const json& object, const std::string
 json to_json(const ModelSpec& spec) {
   json object;
   visit_fields(spec, [&](const char* name, const auto& value) { object[name] = value; });
+  if (!spec.int8.empty()) object["int8"] = spec.int8;
   add_cell(spec.cell, object);
   return object;
 }
@@ -145,6 +146,7 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   visit_fields(spec, [&](const char* name, auto& value) {
     if (object.contains(name) || std::ranges::find(later, name) == later.end()) reader.field(name, value);
   });
+  if (object.contains("int8")) reader.field("int8", spec.int8);
   reader.finish();
   return spec;
 }

@@ -35,6 +35,8 @@ constexpr DType dtype_of() {
     return DType::i32;
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
     return DType::i64;
+  } else if constexpr (std::is_same_v<T, std::int8_t>) {
+    return DType::i8;
   } else if constexpr (std::is_same_v<T, std::uint64_t>) {
     return DType::u64;
   } else {

@@ -71,6 +71,10 @@ class Reader {
     if (key == "filters") return json_.integer(to_.filters);
     if (key == "dilations") return json_.integer(to_.dilations);
     if (key == "members") return json_.integer(to_.members);
+    if (key == "int8") {
+      return failure_.in_file(PENSTOCK_UNSUPPORTED,
+                              "the C runtime has no weights of int8: open the model that was quantised");
+    }
     return json_.mistake("a field that this version of Penstock knows");
   }
 

@@ -40,6 +40,9 @@ std::string fingerprint_of(const Model::Impl& model) {
 Model continue_from(const Model& origin, const Dataset& data, double dropout) {
   ModelSpec spec = origin.spec();
   require(spec.members == 1, "the model to go on from must be a single one, not an ensemble of {}", spec.members);
+  require(spec.int8.empty(),
+          "the model to go on from must have no weights of int8, which cannot be trained: go on from the one that was "
+          "quantised");
   require(spec.blocks > 0, "the model to go on from must have layers, not filters alone: these are fitted anew");
   const std::string difference = io::difference("data", {"the model to go on from", form_of(origin.data())},
                                                 {"the dataset", form_of(data.description())});

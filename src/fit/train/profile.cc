@@ -390,9 +390,7 @@ void with_model(const Model& model, Index rows, Index steps, ProfiledPass kind, 
   require(kind != ProfiledPass::training || model.spec().members == 1,
           "model must be a single one for a training step, not an ensemble of {}: its members are trained one by one",
           model.spec().members);
-  Model copy(model.spec(), model.data());
-  std::ranges::copy(model.impl().parameters->values(), copy.impl().parameters->values().begin());
-  copy.impl().parameters->changed();
+  Model copy = model.with_int8({});
   Example example = made_up(model.data(), rows, steps);
   const ops::Target target = target_of(example, execution);
   if (kind == ProfiledPass::forward) return measure(ForwardPass(copy.impl(), example, execution), target);

@@ -404,6 +404,8 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   require(model.spec().members == 1,
           "model must be a single one, not an ensemble of {}: its members are trained one by one",
           model.spec().members);
+  require(model.spec().int8.empty(),
+          "model must have no weights of int8, which cannot be trained: train the one that was quantised");
   require(!model.spec().branch || model.spec().corrects_branch(),
           "model must be one without filters, which are fitted once the layers are trained; "
           "continue_from() begins with its layers alone");

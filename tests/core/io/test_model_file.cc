@@ -3,12 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "io/model_file.h"
 #include "io/model_json.h"
-#include "penstock/model.h"
+#include "penstock/model_file.h"
+#include "penstock/quantize.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -76,6 +81,54 @@ TEST_F(ModelFile, ComesBackToTheBit) {
   const std::string first = folder_.read("model.safetensors");
   loaded.save(path_);
   EXPECT_EQ(folder_.read("model.safetensors"), first);
+}
+
+TEST_F(ModelFile, KeepsWeightsOfInt8) {
+  const Model floats(spec, description(), 3);
+  const Model model = floats.with_int8(int8_layers(floats));
+  model.save(path_);
+  const Model loaded = Model::load(path_);
+  EXPECT_EQ(loaded.spec().int8, model.spec().int8);
+  EXPECT_EQ(0, std::memcmp(loaded.impl().parameters->values().data(), model.impl().parameters->values().data(),
+                           model.impl().parameters->values().size_bytes()));
+  const TensorFile file = read_tensor_file(path_);
+  const auto type_of = [&](const std::string& name) {
+    return std::ranges::find(file.tensors, name, &TensorFile::Tensor::name)->dtype;
+  };
+  EXPECT_EQ(type_of("head.weight"), "I8");
+  EXPECT_EQ(type_of("head.weight.scale"), "F32");
+
+  io::Metadata metadata = io::model_metadata(model.spec(), model.data());
+  std::vector<io::TensorData> tensors = io::model_tensors(model.impl());
+  const auto head = std::ranges::find(tensors, "head.weight", &io::TensorData::name);
+  std::vector<std::byte> values(head->values.begin(), head->values.end());
+  values[1] = std::byte{0x80};
+  head->values = values;
+  io::write_safetensors(path_, tensors, metadata);
+  expect_error(ErrorCode::bad_input, "tensor head.weight holds -128; weights of int8 are -127 to 127",
+               [&] { Model::load(path_); });
+
+  tensors = io::model_tensors(model.impl());
+  const auto scale = std::ranges::find(tensors, "head.weight.scale", &io::TensorData::name);
+  std::vector<std::byte> scales(scale->values.begin(), scale->values.end());
+  for (const auto& [bad, message] : {std::pair(-0.5f, "tensor head.weight.scale holds -0.5; scales of weights must be"),
+                                     std::pair(std::nanf(""), "tensor head.weight.scale holds values that are not")}) {
+    std::memcpy(scales.data(), &bad, sizeof(bad));
+    scale->values = scales;
+    io::write_safetensors(path_, tensors, metadata);
+    expect_error(ErrorCode::bad_input, message, [&] { Model::load(path_); });
+  }
+  tensors.erase(scale);
+  io::write_safetensors(path_, tensors, metadata);
+  expect_error(ErrorCode::incompatible, "head.weight.scale", [&] { Model::load(path_); });
+
+  tensors = io::model_tensors(floats.impl());
+  io::write_safetensors(path_, tensors, metadata);
+  expect_error(ErrorCode::incompatible, "F32", [&] { Model::load(path_); });
+  std::string& text = metadata.at("penstock");
+  text.replace(text.find("\"head\""), 6, "\"tail\"");
+  io::write_safetensors(path_, tensors, metadata);
+  expect_error(ErrorCode::bad_input, "not \"tail\"", [&] { Model::load(path_); });
 }
 
 TEST_F(ModelFile, IsNotWrittenIfNobodyCouldReadIt) {

@@ -10,6 +10,7 @@
 
 #include "core/runtime/handles.h"
 #include "core/runtime/models.h"
+#include "penstock/quantize.h"
 #include "penstock/stream.h"
 #include "support/tolerance.h"
 
@@ -251,6 +252,9 @@ TEST(RuntimeCalls, FilesThatAreNoModels) {
   std::string damaged = file;
   damaged[file.size() - 9] = static_cast<char>(damaged[file.size() - 9] ^ 4);
   fails(PENSTOCK_BAD_INPUT, "damaged: the checksum is", folder.write("damaged", damaged));
+  const Model floats = series_model();
+  fails(PENSTOCK_UNSUPPORTED, "the C runtime has no weights of int8: open the model that was quantised",
+        folder.write("int8", file_of(floats.with_int8(int8_layers(floats)))));
   const Recurrent<float> layer({.cell = "lstm", .input_size = 2, .hidden_size = 3});
   layer.save(folder.path("layer"));
   fails(PENSTOCK_INCOMPATIBLE, "not a model of Penstock", folder.path("layer"));

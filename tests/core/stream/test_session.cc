@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "nn/model/model_impl.h"
+#include "penstock/quantize.h"
 #include "penstock/stream.h"
 #include "support/allocations.h"
 #include "support/expect_error.h"
@@ -87,6 +88,23 @@ TEST_P(EveryCell, AnswersWithTheBitsOfTheWholeSequence) {
     const auto first = session.push(tokens_[0]);
     EXPECT_TRUE(same_bits(std::vector<float>(first.begin(), first.end()), {whole.begin(), whole.begin() + 50}));
   }
+}
+
+TEST_P(EveryCell, AnswersOverInt8WithTheBitsOfTheWholeSequenceAndAllocatesNothing) {
+  const Model floats(full_spec(GetParam()), text_data(), 7);
+  const Model model = floats.with_int8(int8_layers(floats));
+  std::vector<float> whole(steps * 50), streamed;
+  ModelState state = model.state(1);
+  model.forward(1, steps, tokens_, whole, state);
+  Session session(model);
+  streamed.reserve(whole.size());
+  for (const std::int32_t token : tokens_) {
+    const long before = allocations;
+    const auto logits = session.push(token);
+    EXPECT_EQ(allocations, before);
+    streamed.insert(streamed.end(), logits.begin(), logits.end());
+  }
+  EXPECT_TRUE(same_bits(streamed, whole));
 }
 
 TEST(FilterBank, AnswersWithTheBitsOfTheWholeSequenceAndAllocatesNothing) {

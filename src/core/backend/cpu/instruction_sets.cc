@@ -8,6 +8,8 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif HWY_ARCH_ARM_A64 && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 #include <atomic>
@@ -132,6 +134,20 @@ bool has_bf16_products() {
 #endif
 }
 
+bool has_int8_products() {
+  read_environment();
+#if HWY_ARCH_X86
+  static const bool has = __builtin_cpu_supports("avx512vnni") > 0;
+  return has && (hwy::SupportedTargets() & HWY_AVX3) != 0;
+#elif HWY_ARCH_ARM_A64 && defined(__linux__)
+  constexpr unsigned long dot_product = 1ul << 20;  // HWCAP_ASIMDDP
+  static const bool has = (getauxval(AT_HWCAP) & dot_product) != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 bool has_bf16_tiles() {
   read_environment();
   return tiles_in_use;
@@ -160,6 +176,12 @@ CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
   } else {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(precision));
   }
+  return kernels;
+}
+
+CellKernels<float> int8_kernels(int cell) {
+  auto kernels = cell_kernels<float>(cell);
+  has_int8_products() ? FillInt8Dot(cell, kernels) : FillInt8(cell, kernels);
   return kernels;
 }
 

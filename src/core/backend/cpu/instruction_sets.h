@@ -12,6 +12,8 @@ std::string_view current_isa();
 void use_isa(std::string_view name);
 /// Returns whether the chip has instructions for products of bfloat16 (AVX-512 BF16).
 bool has_bf16_products();
+/// Returns whether the set in use goes with instructions for products of int8: AVX-512 VNNI, or NEON's dot product.
+bool has_int8_products();
 /// Returns whether the set in use is "amx": AVX-512 with products of bfloat16 by tiles.
 bool has_bf16_tiles();
 /// Grows whenever use_isa() was called, so that packed weights can be told to be stale.

@@ -24,12 +24,19 @@ struct RowMap {
 template <class Real>
 using Bf16Of = std::conditional_t<std::is_const_v<Real>, const std::uint16_t, std::uint16_t>;
 
+/// A matrix of int8: row r is scales[r] * values[r].
+struct Int8Matrix {
+  const std::int8_t* values = nullptr;
+  const float* scales = nullptr;
+};
+
 /// Weights as somebody else stores them: Reals or, where `bf16` is there instead, bfloat16, which only kernels that
-/// round what they multiply read.
+/// round what they multiply read. Kernels of int8 read `int8`.
 template <class Real>
 struct StoredWeights {
   const Real* reals = nullptr;
   const std::uint16_t* bf16 = nullptr;
+  Int8Matrix int8 = {};
 };
 
 /// Batch as all engines know it. "Slots" are the rows sorted by decreasing length, so that the rows that still run at a
@@ -53,7 +60,8 @@ struct RowPlan {
 
 /// Operands of products in bfloat16: rounded once, then read for every block of units. Rows of inputs and of each head
 /// are filled up with zeros to what CellKernels::rounded_inputs() says. Behind the last row there is room for
-/// kRoundedRows more, which tiles read and throw away.
+/// kRoundedRows more, which tiles read and throw away. Kernels of int8 keep their operands here too, two in 16 bits: of
+/// states only h[0], for each member of a part by itself (panel_int8.inl).
 struct RoundedOperands {
   std::uint16_t* x = nullptr;                // [piece * B, inputs]
   std::uint16_t* h[2] = {nullptr, nullptr};  // [B, heads, inputs] of DenseForward::h
@@ -139,10 +147,11 @@ constexpr int kMostStates = 4;
 /// Weights of a step's panels; absent ones are null.
 template <class Real>
 struct StepWeights {
-  const Real* weight_ih = nullptr;  // [G*H, I]
-  const Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]; of dense cells
-  const Real* bias_ih = nullptr;    // [G, H]
-  const Real* bias_hh = nullptr;    // [G, H], of dense cells
+  const Real* weight_ih = nullptr;        // [G*H, I]
+  const Real* weight_hh = nullptr;        // [G*H, H], heads > 1: [heads, G*D, D]; of dense cells
+  const Real* bias_ih = nullptr;          // [G, H]
+  const Real* bias_hh = nullptr;          // [G, H], of dense cells
+  Int8Matrix int8_ih = {}, int8_hh = {};  // instead of weight_ih and weight_hh, for kernels of int8
 };
 
 /// One step of one row, of a dense or a scan cell; no lengths, no resets.
@@ -153,6 +162,7 @@ struct CellStep {
   const Real* packed = nullptr;    // of pack_step()
   Real* operand = nullptr;         // [H], scratch of two-phase cells
   Real* between = nullptr;         // [N, H], scratch of two-phase cells
+  std::int8_t* rounded = nullptr;  // operands of kernels of int8: of x, then of the heads; as rounded_inputs() says
   bool backwards = false;          // the way through the panels; should change from step to step
   bool far = false;                // the panels are larger than the caches of a core
   const Real* x = nullptr;         // [I]
@@ -401,6 +411,9 @@ void FillDenseBackward(int cell, CellKernels<float>& kernels);
 void FillDenseBackward(int cell, CellKernels<double>& kernels);
 void FillScan(int cell, CellKernels<float>& kernels);
 void FillScan(int cell, CellKernels<double>& kernels);
+/// Instead of the others' forward passes: over weights of int8.
+void FillInt8(int cell, CellKernels<float>& kernels);
+void FillInt8Dot(int cell, CellKernels<float>& kernels);  // where has_int8_products()
 /// Instead of the others' forward passes: for AVX-512 BF16 and anything else, and for AMX.
 void FillBf16(int cell, Precision precision, CellKernels<float>& kernels);
 void FillBf16Tiles(int cell, CellKernels<float>& kernels);
@@ -420,5 +433,9 @@ CellKernels<Real> given_kernels(Given given);
 /// for a precision that there is not.
 template <class Real>
 CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full, bool exact = true);
+/// Kernels of forward passes over weights of int8. The sums of products are exact, hence the same bits everywhere.
+/// Those of kInt8Product compute W x + bias as the layer of a scan cell with one gate, and have no more than it needs.
+constexpr int kInt8Product = -1;
+CellKernels<float> int8_kernels(int cell);
 
 }  // namespace penstock::cpu

@@ -215,6 +215,12 @@ class ModelWriter {
 }  // namespace io
 
 OnnxModel to_onnx(const Model& model, const OnnxOptions& options) {
+  if (!model.spec().int8.empty()) {
+    fail(
+        ErrorCode::unsupported,
+        "weights of int8 are not written as ONNX: write the model that was quantised, and let the program that runs it "
+        "quantise it");
+  }
   if (const auto own = model.of_series(io::described(model.data(), options))) return to_onnx(*own, {});
   return io::ModelWriter(model.impl(), options).write();
 }

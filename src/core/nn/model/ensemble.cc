@@ -45,6 +45,7 @@ Model Model::combine(std::span<const Model> members) {
   const Impl& first = members.front().impl();
   ModelSpec spec = first.spec;
   require(spec.members == 1, "members must be single models, not an ensemble of {}", spec.members);
+  require(spec.int8.empty(), "members must have no weights of int8: quantise the ensemble");
   require(!spec.branch || spec.corrects_branch(), "members must be without filters, which are fitted to the ensemble");
   for (const Model& each : members) {
     const ModelSpec& other = each.spec();

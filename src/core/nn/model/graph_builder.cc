@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "ops/pointwise/cast.h"
 #include "ops/pointwise/dropout.h"
 #include "plan/cell_table.h"
@@ -74,6 +75,38 @@ GraphBuilder::Parameter GraphBuilder::parameter(const std::string& name, std::ve
   return result;
 }
 
+void GraphBuilder::set_int8(const std::vector<std::string>& layers) {
+  int8_ = layers;
+  if (layers.empty()) return;
+  if (target_.device.is_cuda()) {  // no profile of a GPU has shown yet that they would pay there
+    fail(ErrorCode::unsupported,
+         "weights of int8 run on CPUs only, not on {}: run the model there that was quantised, or this one on the cpu",
+         to_string(target_.device));
+  }
+  if (target_.has(CallFlag::training)) {
+    fail(ErrorCode::unsupported,
+         "a model with weights of int8 cannot be trained: train the one that was quantised, then quantise anew");
+  }
+}
+
+bool GraphBuilder::is_int8(const std::string& layer, Index columns) {
+  constexpr Index most = 1 << 17;  // columns, whose sums of products fit 32 bits
+  if (columns > most) return false;
+  int8_layers_.push_back(layer);
+  return std::ranges::find(int8_, layer) != int8_.end();
+}
+
+GraphBuilder::Int8Parameter GraphBuilder::int8_parameter(const std::string& name, std::vector<Index> shape) {
+  if (shape.empty()) return {};
+  std::vector<Index> rows(shape.begin(), shape.end() - 1);
+  Index size = shape.back();
+  for (const Index n : rows) size *= n;
+  const Index offset = layout_.add(name, std::move(shape), false, {}, DType::i8);
+  const Index bytes = offset * static_cast<Index>(sizeof(float));
+  return {external(name, Home::values, Extent::fixed, size, DType::i8, bytes),
+          parameter(name + ".scale", std::move(rows), false, {}).master};
+}
+
 GraphBuilder::State GraphBuilder::state(const std::string& name, Index width, Index states) {
   const auto add = [&](const char* suffix, Home home) {
     return graph_.add({.name = name + suffix,
@@ -131,9 +164,21 @@ ValueId GraphBuilder::embedding(const std::string& name, Index vocabulary, Index
 
 ValueId GraphBuilder::linear(const std::string& name, ValueId x, Index outputs, double scale, bool x_has_gradient,
                              Home home, const Initial& fresh_bias) {
-  const ops::Linear shape{width_of(x), outputs};
-  const Parameter weight = parameter(name + ".weight", {outputs, shape.inputs}, true,
-                                     {Initial::Kind::normal, scale / std::sqrt(static_cast<double>(shape.inputs)), {}});
+  const ops::Linear shape{width_of(x), outputs, x_has_gradient && is_int8(name, width_of(x))};
+  Parameter weight;
+  if (shape.int8) {
+    const Int8Parameter int8 = int8_parameter(name + ".weight", {outputs, shape.inputs});
+    weight.cast = graph_.add({.name = name + ".panels",
+                              .extent = Extent::fixed,
+                              .width = -1,
+                              .dtype = target_.dtype,
+                              .home = Home::derived,
+                              .key = name + " " + ops::linear_panels_key()});
+    node(ops::linear_panels(shape), {int8.values, int8.scales}, {weight.cast}, Phase::weights);
+  } else {
+    weight = parameter(name + ".weight", {outputs, shape.inputs}, true,
+                       {Initial::Kind::normal, scale / std::sqrt(static_cast<double>(shape.inputs)), {}});
+  }
   const Parameter bias = parameter(name + ".bias", {outputs}, false, fresh_bias);
   const ValueId y = graph_.add({.name = name, .width = outputs, .dtype = target_.dtype, .home = home});
   node(ops::linear_forward(shape), {x, weight.cast, bias.cast}, {y}, Phase::forward);
@@ -232,21 +277,23 @@ ValueId GraphBuilder::panels(const std::string& name, const ops::Target& target,
   return id;
 }
 
-ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape) {
-  const Bias bias = shape.bias;
-  const plan::CellTraits& cell = plan::cell_traits(shape.cell);
-  const Index gates = cell.info.gates * shape.hidden, head = shape.hidden / shape.heads;
-  const double input_deviation = 1.0 / std::sqrt(static_cast<double>(shape.input));
-  // As PyTorch has them: the recurrent matrix is a contraction.
-  const double recurrent_bound = 1.0 / std::sqrt(static_cast<double>(head));
+ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::Recurrence& form) {
+  const Bias bias = form.bias;
+  const plan::CellTraits& cell = plan::cell_traits(form.cell);
+  ops::Recurrence shape = form;
+  shape.int8 = cell.custom == nullptr && is_int8(name, std::max(shape.input, shape.hidden));
+  const Index gates = cell.info.gates * shape.hidden;
   std::vector<Parameter> parameters(4);  // weight_ih, weight_hh, bias_ih, bias_hh
-  parameters[0] =
-      parameter(name + ".weight_ih", {gates, shape.input}, true, {Initial::Kind::normal, input_deviation, {}});
-  if (!cell.info.scan) {
-    std::vector<Index> extents = {gates, head};
-    if (shape.heads > 1) extents = {shape.heads, gates / shape.heads, head};
-    parameters[1] =
-        parameter(name + ".weight_hh", std::move(extents), true, {Initial::Kind::uniform, recurrent_bound, {}});
+  if (!shape.int8) {
+    auto [of_input, of_state] = ops::matrix_extents(shape);
+    const double input_deviation = 1.0 / std::sqrt(static_cast<double>(shape.input));
+    parameters[0] =
+        parameter(name + ".weight_ih", std::move(of_input), true, {Initial::Kind::normal, input_deviation, {}});
+    if (!of_state.empty()) {
+      // As PyTorch has them: the recurrent matrix is a contraction.
+      const double bound = 1.0 / std::sqrt(static_cast<double>(of_state.back()));
+      parameters[1] = parameter(name + ".weight_hh", std::move(of_state), true, {Initial::Kind::uniform, bound, {}});
+    }
   }
   if (bias != Bias::none) {
     parameters[2] = parameter(name + ".bias_ih", {cell.bias_vectors() * shape.hidden}, false,
@@ -260,13 +307,20 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
     weights[2] = parameters[2].master;
     weights[3] = parameters[3].master;
   }
+  std::vector<ValueId> packed = weights;
+  if (shape.int8) {
+    auto [of_input, of_state] = ops::matrix_extents(shape);
+    const Int8Parameter weight_ih = int8_parameter(name + ".weight_ih", std::move(of_input));
+    const Int8Parameter weight_hh = int8_parameter(name + ".weight_hh", std::move(of_state));
+    packed = {weight_ih.values, weight_hh.values, weights[2], weights[3], weight_ih.scales, weight_hh.scales};
+  }
 
   const State carried = state(name, shape.state_size(), cell.info.states);
   const ValueId y = activation(name, shape.hidden);
   const ValueId tape = target_.has(CallFlag::training) ? graph_.add({.name = name + ".tape", .width = -1}) : ValueId{};
   std::vector<ValueId> reads = {x, carried.in};
   reads.insert(reads.end(), weights.begin(), weights.end());
-  reads.push_back(panels(name, shape, ops::forward_panels(target_), weights));
+  reads.push_back(panels(name, shape, ops::forward_panels(target_), packed));
   node(ops::recurrence_forward(shape), reads, {y, carried.out, tape}, Phase::forward);
   recurrent_outputs_.push_back(y);
   on_backward([=, this] {

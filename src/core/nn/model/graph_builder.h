@@ -35,6 +35,11 @@ class GraphBuilder {
   /// for each layer.
   Index state_size() const { return state_size_; }
 
+  /// Names the layers whose matrices are int8. Throws Error(unsupported) for targets on which those do not run.
+  void set_int8(const std::vector<std::string>& layers);
+  /// Returns the names of the layers so far whose matrices may be int8.
+  const std::vector<std::string>& int8_layers() const { return int8_layers_; }
+
   // Layers. Initial weights keep the variance of normalised rows.
   ValueId embedding(const std::string& name, Index vocabulary, Index width);
   /// y = x W^T + b. `scale`: factor of the initial weights. `fresh_bias`: initial biases. `x_has_gradient`: false for
@@ -49,7 +54,7 @@ class GraphBuilder {
   /// Returns x + dropout(branch), without a norm.
   ValueId residual_sum(const std::string& name, ValueId x, ValueId branch, const ops::Dropout& dropout);
   ValueId causal_convolution(const std::string& name, ValueId x, Index taps);
-  ValueId recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape);
+  ValueId recurrence(const std::string& name, ValueId x, const ops::Recurrence& form);
   ValueId silu_gate(const std::string& name, ValueId gate_value);
   ValueId clear_padding(ValueId x);
   ValueId read_changes(const ops::Changes& changes, ValueId features);
@@ -98,6 +103,13 @@ class GraphBuilder {
     ValueId master, cast, gradient;
   };
   Parameter parameter(const std::string& name, std::vector<Index> shape, bool decay, Initial initial);
+  /// Returns whether the matrices of a layer, whose rows have so many values at most, are int8.
+  bool is_int8(const std::string& layer, Index columns);
+  /// A matrix of int8, and the scale of each of its rows. Without extents there is none.
+  struct Int8Parameter {
+    ValueId values, scales;
+  };
+  Int8Parameter int8_parameter(const std::string& name, std::vector<Index> shape);
   /// Adds a parameter of a fixed layer.
   ValueId fixed_parameter(const std::string& name, std::vector<Index> shape);
   /// Adds an output of a fixed layer.
@@ -129,6 +141,7 @@ class GraphBuilder {
   std::vector<ValueId> gradients_;                        // [values]
   std::vector<std::pair<ValueId, ValueId>> column_sums_;  // gradient's value, destination of its column sums
   std::vector<ValueId> recurrent_outputs_;
+  std::vector<std::string> int8_, int8_layers_;  // those that are, those that may be
 };
 
 }  // namespace penstock::nn

@@ -10,6 +10,7 @@
 #include "nn/model/model_graph.h"
 #include "nn/model/model_impl.h"
 #include "nn/model/model_spec.h"
+#include "nn/model/quantize.h"
 
 namespace penstock {
 
@@ -17,6 +18,7 @@ namespace {
 
 const ModelSpec& checked(const ModelSpec& spec, const DataDescription& data) {
   nn::check_spec(spec, data);
+  nn::check_int8(spec, data);
   return spec;
 }
 
@@ -162,6 +164,7 @@ ops::Target model_target(Index rows, Index steps, const Execution& execution) {
 
 Model::Model(const ModelSpec& spec, const DataDescription& data, std::uint64_t seed)
     : impl_(std::make_unique<Impl>(spec, data)) {
+  require_about(spec.int8.empty(), "int8", " must be empty for a new model: a trained one is quantised");
   nn::initialise(impl_->parameters->layout(), impl_->parameters->values().data(), seed);
   impl_->parameters->changed();
 }
@@ -207,6 +210,11 @@ ModelMemory Model::memory(Index rows, Index steps, const Execution& execution) c
   const std::size_t weights = impl().parameters->weights()->values().bytes();
   ops::Target target = model_target(rows, steps, execution);
   const auto forward = impl().programs.program(impl().spec, impl().data, target);
+  ModelMemory result{.weights = weights,
+                     .state = static_cast<std::size_t>(rows * impl().state_size) * sizeof(float),
+                     .forward = forward->workspace_bytes(),
+                     .forward_peak = forward->peak_bytes()};
+  if (!impl().spec.int8.empty()) return result;
   target.flags.set(CallFlag::training);
   const bool regression = impl().data.task == Task::forecast;
   nn::TrainingShape shape;
@@ -214,13 +222,10 @@ ModelMemory Model::memory(Index rows, Index steps, const Execution& execution) c
   ModelSpec trained = impl().spec;  // the members of an ensemble are trained one by one
   trained.members = 1;
   const auto training = nn::training_program(trained, impl().data, shape, target);
-  return {.weights = weights,
-          .state = static_cast<std::size_t>(rows * impl().state_size) * sizeof(float),
-          .forward = forward->workspace_bytes(),
-          .forward_peak = forward->peak_bytes(),
-          .training = training->workspace_bytes(),
-          .training_peak = training->peak_bytes(),
-          .optimizer = 3 * weights / static_cast<std::size_t>(impl().spec.members)};
+  result.training = training->workspace_bytes();
+  result.training_peak = training->peak_bytes();
+  result.optimizer = 3 * weights / static_cast<std::size_t>(impl().spec.members);
+  return result;
 }
 
 void Model::forward(Index rows, Index steps, std::span<const std::int32_t> tokens, std::span<float> outputs,

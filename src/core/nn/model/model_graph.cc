@@ -143,6 +143,7 @@ std::string member_prefix(const ModelSpec& spec, Index member) {
 
 ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, Home outputs) {
   const ops::Target& target = builder.target();
+  builder.set_int8(spec.int8);
   // Logits of a training step stay in the type of activations: they are the largest tensor of a small model.
   const bool adds = spec.from_last || spec.branch || spec.members > 1;
   const bool cast = target.dtype != target.master() && (outputs == Home::outputs || adds);

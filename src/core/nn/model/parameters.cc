@@ -10,12 +10,13 @@ constexpr Index floats_per_cache_line = 16;
 
 }  // namespace
 
-Index ParameterLayout::add(std::string name, std::vector<Index> shape, bool decay, Initial initial) {
+Index ParameterLayout::add(std::string name, std::vector<Index> shape, bool decay, Initial initial, DType dtype) {
   Index size = 1;
   for (const Index n : shape) size *= n;
   const Index offset = size_;
-  entries_.push_back({std::move(name), std::move(shape), offset, size, decay, block_, std::move(initial)});
+  entries_.push_back({std::move(name), std::move(shape), offset, size, decay, block_, std::move(initial), dtype});
   count_ += size;
+  if (dtype == DType::i8) size = (size + 3) / 4;  // four in a float
   size_ += (size + floats_per_cache_line - 1) / floats_per_cache_line * floats_per_cache_line;
   return offset;
 }
@@ -45,8 +46,12 @@ template class Parameters<double>;
 void copy_shared(const Parameters<float>& from, Parameters<float>& to) {
   for (const ParameterEntry& entry : to.layout().entries()) {
     const ParameterEntry* const same = from.layout().find(entry.name);
-    if (same == nullptr || same->shape != entry.shape) continue;
-    std::ranges::copy(from.value(*same), to.value(entry).begin());
+    if (same == nullptr || same->shape != entry.shape || same->dtype != entry.dtype) continue;
+    if (entry.dtype == DType::i8) {
+      std::ranges::copy(from.int8(*same), to.int8(entry).begin());
+    } else {
+      std::ranges::copy(from.value(*same), to.value(entry).begin());
+    }
   }
   to.changed();
 }

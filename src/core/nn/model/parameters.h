@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "graph/weights.h"
+#include "penstock/tensor.h"
 #include "penstock/types.h"
 
 /// Parameters of a model: their layout in one flat array, and their values.
@@ -31,11 +33,12 @@ struct Initial {
 struct ParameterEntry {
   std::string name;  // "blocks.0.recurrent.weight_ih"
   std::vector<Index> shape;
-  Index offset = 0;    // index of its first value
+  Index offset = 0;    // index of its first value; of int8, in floats
   Index size = 0;      // number of values
   bool decay = false;  // whether weight decay applies: matrices, not gains, biases or convolution taps
   Index block = -1;    // index of the block it belongs to; -1: input, final norm, head
   Initial initial;
+  DType dtype = DType::f32;  // f32, or i8 for a matrix that has a scale for each row in a tensor of its own
 };
 
 /// The parameters of a model and their places in the flat array. Allocates nothing of the parameters' size, so a file
@@ -43,7 +46,7 @@ struct ParameterEntry {
 class ParameterLayout {
  public:
   /// Appends a tensor and returns its offset. Each tensor starts on a cache line (in float).
-  Index add(std::string name, std::vector<Index> shape, bool decay, Initial initial = {});
+  Index add(std::string name, std::vector<Index> shape, bool decay, Initial initial = {}, DType dtype = DType::f32);
   /// Sets the block that the next tensors belong to; -1: none.
   void set_block(Index block) { block_ = block; }
 
@@ -73,14 +76,28 @@ class Parameters {
 
   std::span<Real> values() { return {data(), static_cast<std::size_t>(layout_.size())}; }
   std::span<const Real> values() const { return {data(), static_cast<std::size_t>(layout_.size())}; }
-  std::span<Real> value(const ParameterEntry& entry) { return values().subspan(entry.offset, entry.size); }
-  std::span<const Real> value(const ParameterEntry& entry) const { return values().subspan(entry.offset, entry.size); }
+  std::span<Real> value(const ParameterEntry& entry) { return values().subspan(entry.offset, reals(entry)); }
+  std::span<const Real> value(const ParameterEntry& entry) const {
+    return values().subspan(entry.offset, reals(entry));
+  }
+  /// The values of a tensor of int8.
+  std::span<std::int8_t> int8(const ParameterEntry& entry) const {
+    require(entry.dtype == DType::i8, "parameter {} is of {}, not of i8", entry.name, to_string(entry.dtype));
+    return {reinterpret_cast<std::int8_t*>(data() + entry.offset), static_cast<std::size_t>(entry.size)};
+  }
   /// Call before writing values: other users of the array keep the old values, and this object continues with a copy.
   void part_from_readers();
   /// Call after writing values.
   void changed() { weights_->changed(); }
 
  private:
+  static Index reals(const ParameterEntry& entry) {
+    require(entry.dtype == DType::f32,
+            "{} is int8, which this call cannot read or change: use the model that was "
+            "quantised",
+            entry.name);
+    return entry.size;
+  }
   Real* data() const { return static_cast<Real*>(weights_->values().data()); }
 
   ParameterLayout layout_;

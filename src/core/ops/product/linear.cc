@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include "backend/cpu/instruction_sets.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/machine.h"
 #include "backend/cpu/product_kernels.h"
+#include "base/threads.h"
 #include "ops/cuda/ops.h"
 #include "ops/pointwise/elementwise.h"
 #include "ops/product/explain_product.h"
 #include "ops/product/matmul.h"
+#include "plan/cpu/team_work.h"
 
 namespace penstock::ops {
 
@@ -46,6 +51,73 @@ std::unique_ptr<Executable> step(const Linear& shape) {
   });
 }
 
+/// A product with panels of int8: all positions as the steps of one row.
+class Int8Linear final : public Executable {
+ public:
+  Int8Linear(const Linear& shape, const Target& target)
+      : shape_(shape),
+        kernels_(cpu::int8_kernels(cpu::kInt8Product)),
+        threads_(target.has(CallFlag::step) ? 1 : resolve_threads(target.execution.threads)) {}
+
+  std::size_t scratch_bytes() const override {
+    const Index rows = threads_ * (cpu::kScanSites + cpu::kRoundedRows);
+    return static_cast<std::size_t>(rows * kernels_.rounded_inputs(shape_.inputs)) * sizeof(std::uint16_t);
+  }
+
+  void run(const Call& call, const Operands& memory) override {
+    const Index positions = call.batch.rows * call.batch.steps, first = 0;
+    cpu::ScanLayer<float> job;
+    job.plan.rows = 1;
+    job.plan.row_of = &first;
+    job.plan.length = &positions;
+    job.plan.cells = {&first, 1};
+    job.input = shape_.inputs;
+    job.hidden = shape_.outputs;
+    job.gates = 1;
+    job.x = memory.get<const float>(LinearOperand::x);
+    job.x_map = {&first, shape_.inputs};
+    job.packed = memory.get<const float>(LinearOperand::weight);
+    job.bias = memory.get<const float>(LinearOperand::bias);
+    job.wx = memory.get<float>(LinearOperand::y);
+    job.rounded = static_cast<std::uint16_t*>(memory.scratch);
+    const double work = static_cast<double>(positions * shape_.inputs) * static_cast<double>(shape_.outputs);
+    const bool shared = positions > 1 && plan::pays_for_team(work / cpu::machine().costs.multiply_adds);
+    run_team(shared ? threads_ : 1, [&](int thread, int team) {
+      cpu::ScanLayerPart part;
+      part.slot_end = 1;
+      part.begin = positions * thread / team;
+      part.end = positions * (thread + 1) / team;
+      part.block_end = (shape_.outputs + kernels_.lanes - 1) / kernels_.lanes;
+      part.thread = thread;
+      if (part.begin < part.end) kernels_.scan_layer(job, part);
+    });
+  }
+
+ private:
+  Linear shape_;
+  cpu::CellKernels<float> kernels_;
+  int threads_;
+};
+
+class Int8LinearPanels final : public Executable {
+  using Of = LinearPanelsOperand;
+
+ public:
+  explicit Int8LinearPanels(const Linear& shape) : shape_(shape), kernels_(cpu::int8_kernels(cpu::kInt8Product)) {}
+
+  std::size_t opaque_bytes(int) const override {
+    return kernels_.scan_panels(shape_.inputs, shape_.outputs) * sizeof(float);
+  }
+  void run(const Call&, const Operands& memory) override {
+    const cpu::Int8Matrix weight{memory.get<const std::int8_t>(Of::weight), memory.get<const float>(Of::scale)};
+    kernels_.pack_scan(shape_.inputs, shape_.outputs, {nullptr, nullptr, weight}, memory.get<float>(Of::panels));
+  }
+
+ private:
+  Linear shape_;
+  cpu::CellKernels<float> kernels_;
+};
+
 template <class Real>
 std::unique_ptr<Executable> backward(const Linear& shape, const Target& target) {
   using Of = LinearBackwardOperand;
@@ -77,9 +149,16 @@ double products(const Linear& shape, int count) {
 
 }  // namespace
 
+Op linear_panels(const Linear& shape) {
+  return {"linear.panels", [shape](const Target&) { return std::make_unique<Int8LinearPanels>(shape); }};
+}
+
+std::string linear_panels_key() { return fmt::format("int8 {}", cpu::isa_generation()); }
+
 Op linear_forward(const Linear& shape) {
   return {"linear",
-          [shape](const Target& target) {
+          [shape](const Target& target) -> std::unique_ptr<Executable> {
+            if (shape.int8) return std::make_unique<Int8Linear>(shape, target);
             if (target.device.is_cuda()) return cuda_linear_forward(shape, target);
             return with_real(target.dtype, [&](auto real) {
               using Real = decltype(real);

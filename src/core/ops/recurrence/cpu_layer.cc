@@ -24,7 +24,11 @@ plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hid
 namespace {
 
 template <class Real>
-cpu::CellKernels<Real> kernels_of(const plan::CellTraits& cell, Precision precision, bool exact) {
+cpu::CellKernels<Real> kernels_of(const plan::CellTraits& cell, const Recurrence& form, Precision precision,
+                                  bool exact) {
+  if constexpr (std::is_same_v<Real, float>) {
+    if (form.int8) return cpu::int8_kernels(cell.index);
+  }
   if (cell.custom == nullptr) return cpu::cell_kernels<Real>(cell.index, precision, exact);
   if (precision != Precision::full) {
     fail(ErrorCode::unsupported, "precision must be full for cell {}, whose equations a program defined, not {}",
@@ -45,7 +49,8 @@ CpuLayer<Real>::CpuLayer(const Recurrence& form, Precision precision, bool exact
       reverse_(form.reverse),
       projected_(form.projected),
       packed_(packed),
-      kernels_(kernels_of<Real>(cell_, precision, exact)),
+      int8_(form.int8),
+      kernels_(kernels_of<Real>(cell_, form, precision, exact)),
       products_(cpu::product_kernels<Real>()),
       elements_(cpu::element_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
@@ -212,7 +217,8 @@ typename CpuLayer<Real>::ScanSpace CpuLayer<Real>::scan_space(Real* memory, std:
 /// Values of a state, or of what takes its place in a product, as the rounded operands of all rows.
 template <class Real>
 Index CpuLayer<Real>::rounded_states() const {
-  return (geometry_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
+  const Index copies = int8_ ? plan_.channel_parts : 1;  // of those who share rows, one each
+  return copies * (geometry_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
 }
 
 /// Gradients of all gates at one step, as rounded operands.
@@ -349,6 +355,14 @@ std::size_t CpuLayer<Real>::backward_workspace() const {
 
 template <class Real>
 std::size_t CpuLayer<Real>::step_workspace() const {
+  if (!int8_) return step_values();
+  return step_values() +
+         Carver<Real>::reals(kernels_.rounded_inputs(input_) + heads_ * kernels_.rounded_inputs(hidden_ / heads_));
+}
+
+/// Reals of a step's scratch, before what is rounded.
+template <class Real>
+std::size_t CpuLayer<Real>::step_values() const {
   if (cell_.averages) return static_cast<std::size_t>(2 * G() * hidden_ + head_values());
   return cell_.phases == 2 ? static_cast<std::size_t>((1 + cell_.saved) * hidden_) : 0;
 }
@@ -367,6 +381,7 @@ cpu::CustomStep<Real> CpuLayer<Real>::step_job(const Real* packed, Real* workspa
   job.far = packed_step_size() > own_cache;
   job.operand = workspace;
   job.between = workspace + hidden_;
+  job.rounded = reinterpret_cast<std::int8_t*>(workspace + step_values());
   job.sums = workspace;
   job.head = workspace + 2 * G() * hidden_;
   return job;

@@ -58,7 +58,7 @@ class CpuLayer {
   /// Numbers of Reals, for the batch that was prepared.
   std::size_t tape_size() const;
   /// Returns whether forward (or backward) passes read and write sequences of bfloat16, and pack weights from bfloat16.
-  bool takes_bf16_forward() const { return packed_ && kernels_.rounded_inputs != nullptr; }
+  bool takes_bf16_forward() const { return packed_ && !int8_ && kernels_.rounded_inputs != nullptr; }
   bool takes_bf16_backward() const { return rounds_gradients(); }
   /// Returns whether a tape holds bfloat16: then the backward pass must use bfloat16, too.
   bool rounds_tape() const { return cell_.info.scan && rounds_gradients(); }
@@ -105,6 +105,7 @@ class CpuLayer {
   Index gates_stride() const;
   Index gradient_steps() const;
   Index rounded_states() const;
+  std::size_t step_values() const;
   Index rounded_step() const;
   /// Returns whether the backward pass multiplies in bfloat16.
   bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
@@ -178,7 +179,7 @@ class CpuLayer {
   const plan::CellTraits& cell_;
   SequenceStrides x_strides_;
   Index input_, hidden_, heads_;
-  bool reverse_, projected_, packed_;
+  bool reverse_, projected_, packed_, int8_;
   Execution execution_;
   plan::CpuModel machine_ = cpu::machine();  // as it is when the layer is made
   plan::Problem problem_;

@@ -81,7 +81,8 @@ class CpuPanels final : public Executable {
       : layer_(make_layer<Real>(shape, target)),
         threads_(resolve_threads(target.execution.threads)),
         panels_(panels),
-        bf16_(shape.bf16_weights) {}
+        bf16_(shape.bf16_weights),
+        int8_(shape.int8) {}
 
   std::size_t opaque_bytes(int) const override {
     switch (panels_) {
@@ -95,9 +96,9 @@ class CpuPanels final : public Executable {
     return 0;
   }
   void run(const Call&, const Operands& memory) override {
-    const StoredWeights weight_ih = stored_weights(memory, Of::weight_ih),
-                        weight_hh = stored_weights(memory, Of::weight_hh);
-    auto* const packed = memory.get<Real>(Of::panels);
+    const StoredWeights weight_ih = stored_weights(memory, Of::weight_ih, Of::scale_ih),
+                        weight_hh = stored_weights(memory, Of::weight_hh, Of::scale_hh);
+    auto* const packed = memory.get<Real>(int8_ ? Of::int8_panels : Of::panels);
     switch (panels_) {
       case Panels::forward:
         return layer_.pack_forward(weight_ih, weight_hh, packed, threads_);
@@ -105,7 +106,7 @@ class CpuPanels final : public Executable {
         return layer_.pack_backward(weight_ih, weight_hh, packed, threads_);
       case Panels::step:
         return layer_.pack_step({weight_ih.reals, weight_hh.reals, memory.get<const Real>(Of::bias_ih),
-                                 memory.get<const Real>(Of::bias_hh)},
+                                 memory.get<const Real>(Of::bias_hh), weight_ih.int8, weight_hh.int8},
                                 packed);
     }
   }
@@ -113,7 +114,8 @@ class CpuPanels final : public Executable {
  private:
   using StoredWeights = typename CpuLayer<Real>::StoredWeights;
 
-  StoredWeights stored_weights(const Operands& memory, int i) const {
+  StoredWeights stored_weights(const Operands& memory, int i, int scale) const {
+    if (int8_) return {nullptr, nullptr, {memory.get<const std::int8_t>(i), memory.get<const float>(scale)}};
     if (bf16_) return {nullptr, memory.get<const std::uint16_t>(i)};
     return {memory.get<const Real>(i), nullptr};
   }
@@ -121,7 +123,7 @@ class CpuPanels final : public Executable {
   CpuLayer<Real> layer_;
   int threads_;
   Panels panels_;
-  bool bf16_;
+  bool bf16_, int8_;
 };
 
 /// Multiply-adds for each position of `count` products with all weights or of gradients of them.
@@ -147,6 +149,15 @@ std::vector<Index> packed_starts(const Target& target) {
 bool Recurrence::is_scan() const { return plan::cell_traits(cell).info.scan; }
 
 Index Recurrence::state_size() const { return plan::cell_traits(cell).info.states * hidden; }
+
+std::pair<std::vector<Index>, std::vector<Index>> matrix_extents(const Recurrence& shape) {
+  const plan::CellTraits& traits = plan::cell_traits(shape.cell);
+  const Index gates = traits.info.gates * shape.hidden, head = shape.hidden / shape.heads;
+  std::vector<Index> of_state;
+  if (!traits.info.scan) of_state = {gates, head};
+  if (shape.heads > 1) of_state = {shape.heads, gates / shape.heads, head};
+  return {std::vector<Index>{gates, shape.input}, std::move(of_state)};
+}
 
 bool rounds_tape(const Recurrence& shape, const Target& target) {
   if (target.device.is_cuda()) return false;

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "ops/op.h"
 #include "ops/tensor_check.h"
 
@@ -31,6 +35,10 @@ struct Recurrence {
   // is, and dy as y; of weights, the matrices.
   bool bf16_x = false, bf16_y = false, bf16_weights = false;
 
+  /// CPUs, forward passes of built-in cells: weight_ih and weight_hh are int8 with a scale for each of their rows,
+  /// which panels are made of; passes do not have them as operands.
+  bool int8 = false;
+
   // Dense cells only.
   double gradient_clip = 0.0;  ///< Limit of the gradient that a step passes to the h before it; 0: none.
   bool every_state = false;    ///< Forward passes write the states but h after each step; those have gradients then.
@@ -43,6 +51,9 @@ struct Recurrence {
   /// Values of a row's states but h, (S - 1) * H.
   Index other_states_size() const { return state_size() - hidden; }
 };
+
+/// Returns the extents of weight_ih and of weight_hh; those of an absent matrix are empty.
+std::pair<std::vector<Index>, std::vector<Index>> matrix_extents(const Recurrence& shape);
 
 /// Returns whether a CPU's tape is bfloat16, which the backward pass then expects.
 bool rounds_tape(const Recurrence& shape, const Target& target);
@@ -64,9 +75,10 @@ inline Panels forward_panels(const Target& target) {
   return target.has(CallFlag::step) ? Panels::step : Panels::forward;
 }
 
-/// Operands of recurrence_panels(), in order. Panels have a size of their own.
+/// Operands of recurrence_panels(), in order. Panels have a size of their own. Between weights of int8 and their panels
+/// are the scales.
 struct PanelsOperand {
-  enum : int { weight_ih, weight_hh, bias_ih, bias_hh, panels };
+  enum : int { weight_ih, weight_hh, bias_ih, bias_hh, panels, scale_ih = panels, scale_hh, int8_panels };
 };
 Op recurrence_panels(const Recurrence& shape, Panels panels);
 

@@ -36,13 +36,14 @@ struct TileSteps<Real, Cell> {
 
 /// A block of channels at one step, with the equations of all its vectors computed side by side.
 template <class Panel, Custom Cell, int width>
-HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel* panel, Index first) {
+HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const StepOperand<Panel>* x, const Panel* panel,
+                                Index first) {
   using L = LanesOf<Panel>;
   using V = typename L::V;
   const CellProgram<RealOf<Panel>>& custom = CustomJob(job).custom;
   const Program& program = custom.cell->forward;
   V sums[1][Cell::gates * width];
-  StepSums<Panel>(job.x, job.input, panel, job.far, sums);
+  StepSums<Panel>(x, job.input, panel, job.far, sums);
   TileSlots<V> slots(program);
   for (int begin = 0; begin < width; begin += slots.together) {
     const int count = std::min(slots.together, width - begin);

@@ -72,7 +72,7 @@ template <class Panel, class Cell, bool narrow = false>
 HWY_INLINE void KeepStepSums(const CustomStep<RealOf<Panel>>& job) {
   const StepBlocks blocks = BlocksOfStep<Panel>(Cell::gates, narrow ? job.hidden : job.head_size, narrow);
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
-  StepGates<Panel, Cell, 0, Cell::gates, narrow>(job, blocks, job.state[0], panels, false);
+  StepGates<Panel, Cell, 0, Cell::gates, narrow>(job, blocks, StepInput<Panel>(job), job.state[0], panels, false);
 }
 
 template <class Panel, class Cell>

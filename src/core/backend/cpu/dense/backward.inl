@@ -305,7 +305,7 @@ void PackBackward(Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight
   if constexpr (std::is_same_v<Panel, float>) {
     if (shape.heads < heads) return PackNarrowBackward<Cell>(shape, hidden, weight_hh.reals, packed);
   }
-  WithStored<Panel>(weight_hh, [&](const auto* weights) {
+  WithStored<Panel>(weight_hh, size, [&](auto weights) {
     const auto fill = [&](int first_gate, int count, Panel* panels) {
       return FillStackedPanels(shape, count, size, inputs, size, panels, [&](Index head, int gate) {
         return PanelWeights{weights + (head * Cell::gates + first_gate + gate) * size * size, 0, size, 1};

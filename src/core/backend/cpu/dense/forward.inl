@@ -280,18 +280,26 @@ void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
 template <class Cell, class Real>
 requires(!Custom<Cell>) HWY_INLINE void FinishStep(const DenseForward<Real>&, const DensePart&, Index) {}
 
-/// The operand of the products of a step: of the first group of gates, or of the second.
+/// The operand of the products of a step: of the first group of gates, or of the second. The scale of an operand of
+/// int8 follows from all units of its row. Each of those who share the slots of a part rounds them for itself, which
+/// takes less time than to wait for each other once more.
 template <class Panel>
-const OperandOf<Panel>* StateOperand(const DenseForward<RealOf<Panel>>& job, Index step) {
-  if constexpr (RoundsOperands<Panel>) {
+const OperandOf<Panel>* StateOperand(const DenseForward<RealOf<Panel>>& job, [[maybe_unused]] const DensePart& part,
+                                     [[maybe_unused]] Index slot_end, Index step) {
+  if constexpr (Int8<Panel>) {
+    return RoundHeads(job, part, slot_end, job.h[step & 1]);
+  } else if constexpr (RoundsOperands<Panel>) {
     return job.rounded.h[step & 1];
   } else {
     return job.h[step & 1];
   }
 }
 template <class Panel>
-const OperandOf<Panel>* SecondOperand(const DenseForward<RealOf<Panel>>& job) {
-  if constexpr (RoundsOperands<Panel>) {
+const OperandOf<Panel>* SecondOperand(const DenseForward<RealOf<Panel>>& job, [[maybe_unused]] const DensePart& part,
+                                      [[maybe_unused]] Index slot_end) {
+  if constexpr (Int8<Panel>) {
+    return RoundHeads(job, part, slot_end, job.operand);
+  } else if constexpr (RoundsOperands<Panel>) {
     return job.rounded.operand;
   } else {
     return job.operand;
@@ -349,7 +357,7 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   Index slot_end = part.slot_end;
   for (Index step = job.step_begin; step < steps; ++step) {
     while (job.plan.length[slot_end - 1] <= step) --slot_end;
-    if constexpr (RoundsOperands<Panel>) {
+    if constexpr (RoundsOperands<Panel> || Int8<Panel>) {
       if (!given && job.step_of_piece(step) == 0) {
         RoundPiece<Panel>(job, part, step, std::min(step + job.piece, steps));
       }
@@ -368,13 +376,13 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
       }
     }
     PlaceRows<Panel, Cell>(job, part, slot_end, step, places);
-    group.operand = StateOperand<Panel>(job, step);
+    group.operand = StateOperand<Panel>(job, part, slot_end, step);
     ForwardGroup<first, width>(job, group, places, part, slot_end, step);
     if constexpr (Cell::phases == 2) {
       constexpr int rest = Cell::gates - first;
-      const GateGroup<Panel> second_group =
-          GroupOf<Panel, Cell, first, rest, width>(SecondOperand<Panel>(job), second_panels, second_input_panels);
       if (part.barrier != nullptr) part.barrier->wait();
+      const GateGroup<Panel> second_group = GroupOf<Panel, Cell, first, rest, width>(
+          SecondOperand<Panel>(job, part, slot_end), second_panels, second_input_panels);
       ForwardGroup<rest, width>(job, second_group, places, part, slot_end, step);
     }
     FinishStep<Cell>(job, part, slot_end);
@@ -412,7 +420,7 @@ void PackForward(Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight_
   if constexpr (std::is_same_v<Panel, float>) {
     if (shape.heads < heads) return PackNarrow<Cell>(shape, hidden, weight_hh.reals, packed);
   }
-  WithStored<Panel>(weight_hh, [&](const auto* weights) {
+  WithStored<Panel>(weight_hh, size, [&](auto weights) {
     const auto fill = [&](int first_gate, int count, Panel* panels) {
       return FillPanels(shape, count, size, size, panels, [&](Index head) {
         return PanelWeights{weights + (head * Cell::gates + first_gate) * size * size, size * size, 1, size};

@@ -2,7 +2,7 @@
 
 template <class Panel, class Cell>
 void FillDenseForwardCell(CellKernels<RealOf<Panel>>& kernels) {
-  if constexpr (RoundsOperands<Panel>) kernels.rounded_inputs = &PanelInputs<Panel>;
+  FillRoundedInputs<Panel>(kernels);
   kernels.forward_panels = &ForwardPanels<Panel, Cell>;
   kernels.pack_forward = &PackForward<Panel, Cell>;
   kernels.dense_input_panels = &DenseInputPanels<Panel, Cell>;

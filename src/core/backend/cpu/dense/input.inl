@@ -19,8 +19,9 @@ HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index 
 /// Returns the operand of the product for the input of a step.
 template <class Panel>
 HWY_INLINE const OperandOf<Panel>* InputRow(const DenseForward<RealOf<Panel>>& job, Index slot, Index step) {
-  if constexpr (RoundsOperands<Panel>) {
-    return job.rounded.x + job.rounded_row(slot, step) * PanelInputs<Panel>(job.input);
+  if constexpr (RoundsOperands<Panel> || Int8<Panel>) {
+    return reinterpret_cast<const OperandOf<Panel>*>(job.rounded.x) +
+           job.rounded_row(slot, step) * PanelInputs<Panel>(job.input);
   } else {
     return job.x + job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));
   }
@@ -33,12 +34,14 @@ void RoundPiece(const DenseForward<RealOf<Panel>>& job, const DensePart& part, I
   for (Index slot = part.slot_begin + part.member; slot < part.slot_end; slot += part.members) {
     for (Index step = begin; step < std::min(end, job.plan.length[slot]); ++step) {
       const Index from = job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));
-      std::uint16_t* const to = job.rounded.x + job.rounded_row(slot, step) * inputs;
-      if (job.x_bf16 == nullptr) {
-        RoundRow(job.x + from, job.input, inputs, to);
-      } else {
-        std::fill_n(std::copy_n(job.x_bf16 + from, job.input, to), inputs - job.input, std::uint16_t{0});
+      auto* const to = reinterpret_cast<OperandOf<Panel>*>(job.rounded.x) + job.rounded_row(slot, step) * inputs;
+      if constexpr (RoundsOperands<Panel>) {
+        if (job.x_bf16 != nullptr) {
+          std::fill_n(std::copy_n(job.x_bf16 + from, job.input, to), inputs - job.input, std::uint16_t{0});
+          continue;
+        }
       }
+      RoundRow(job.x + from, job.input, inputs, to);
     }
   }
   if (part.barrier != nullptr) part.barrier->wait();
@@ -151,7 +154,7 @@ void PackDenseInput(Index input, Index hidden, Index heads, StoredWeights<RealOf
   constexpr int first = FirstGroup<Cell>();
   const PanelShape shape = ShapeOfPanels<Panel>(first, hidden, heads);
   const Index size = hidden / shape.heads;
-  WithStored<Panel>(weight_ih, [&](const auto* weights) {
+  WithStored<Panel>(weight_ih, input, [&](auto weights) {
     const auto fill = [&](int first_gate, int count, Panel* panels) {
       return FillPanels(shape, count, input, size, panels, [&](Index head) {
         return PanelWeights{weights + (first_gate * hidden + head * size) * input, hidden * input, 1, input};

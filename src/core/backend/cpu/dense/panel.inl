@@ -5,7 +5,8 @@
 // Panels hold floats or doubles, or weights rounded to bfloat16: an element of Bf16Weight is multiplied in float; one
 // of Bf16Product with operands rounded to bfloat16 too, two products at a time; one of Bf16Tile likewise by AMX, which
 // multiplies tiles of 16 rows x 32 inputs with tiles of 32 inputs x 16 units. NarrowFloat is a float in a panel for
-// vectors of half as many lanes.
+// vectors of half as many lanes. Int8Weight is multiplied with operands of int8, four products at a time
+// (panel_int8.inl).
 
 #include "backend/cpu/target.inl"
 
@@ -21,6 +22,9 @@ struct Bf16Tile {
 struct NarrowFloat {
   float value;
 };
+struct Int8Weight {
+  std::int8_t value;
+};
 
 template <class Panel>
 struct PanelTraits {
@@ -29,13 +33,14 @@ struct PanelTraits {
   using Operand = Panel;               // what the elements are multiplied with
   static constexpr Index group = 1;    // inputs that lie side by side for each unit
   static constexpr Index padding = 1;  // panels hold a multiple of so many inputs
+  static constexpr Index tail = 0;     // and room for so many elements more for each unit; so do rows of operands
 };
 template <>
 struct PanelTraits<Bf16Weight> {
   using Real = float;
   using Vectors = Lanes<float>;
   using Operand = float;
-  static constexpr Index group = 2, padding = 2;
+  static constexpr Index group = 2, padding = 2, tail = 0;
 };
 template <>
 struct PanelTraits<Bf16Product> : PanelTraits<Bf16Weight> {
@@ -44,6 +49,14 @@ struct PanelTraits<Bf16Product> : PanelTraits<Bf16Weight> {
 template <>
 struct PanelTraits<Bf16Tile> : PanelTraits<Bf16Product> {
   static constexpr Index padding = 32;
+};
+
+template <>
+struct PanelTraits<Int8Weight> {
+  using Real = float;
+  using Vectors = Lanes<float>;
+  using Operand = std::int8_t;
+  static constexpr Index group = 4, padding = 4, tail = 8;
 };
 
 #if PENSTOCK_NARROW_VECTORS
@@ -67,11 +80,14 @@ concept Custom = Cell::custom;
 template <class Panel>
 concept Rounded = PanelTraits<Panel>::group == 2;
 template <class Panel>
-concept RoundsOperands = !std::is_same_v<OperandOf<Panel>, RealOf<Panel>>;
+concept RoundsOperands = std::is_same_v<OperandOf<Panel>, std::uint16_t>;
+template <class Panel>
+concept Int8 = std::is_same_v<Panel, Int8Weight>;
 
 /// Type of the values with which gates are computed from the sums of such panels.
 template <class Panel>
-using GatesOf = std::conditional_t<RoundsOperands<Panel>, QuickSimd, typename LanesOf<Panel>::V>;
+using GatesOf = std::conditional_t<RoundsOperands<Panel> || (Int8<Panel> && HWY_TARGET == HWY_AVX3), QuickSimd,
+                                   typename LanesOf<Panel>::V>;
 
 /// The elements of a panel that are not rounded.
 template <class Panel>
@@ -80,17 +96,29 @@ HWY_INLINE const RealOf<Panel>* RealsOf(const Panel* panel) {
   return reinterpret_cast<const RealOf<Panel>*>(panel);
 }
 
-/// Inputs in a panel for `k_count` of them, and in a row of operands that were rounded for it; what is added is zero.
+/// Inputs in a panel for `k_count` of them, and in a row of operands that were rounded for it; what is added is zero,
+/// but for the tail.
 template <class Panel>
 constexpr Index PanelInputs(Index k_count) {
   constexpr Index padding = PanelTraits<Panel>::padding;
-  return (k_count + padding - 1) / padding * padding;
+  return (k_count + padding - 1) / padding * padding + PanelTraits<Panel>::tail;
 }
 
 /// Returns the distance from one head's operands to the next head's.
 template <class Panel>
 constexpr Index HeadStride(Index head_size) {
-  return RoundsOperands<Panel> ? PanelInputs<Panel>(head_size) : head_size;
+  return RoundsOperands<Panel> || Int8<Panel> ? PanelInputs<Panel>(head_size) : head_size;
+}
+
+/// What a row of rounded operands takes, in 16 bits each.
+template <class Panel>
+constexpr Index RoundedInputs(Index k_count) {
+  return PanelInputs<Panel>(k_count) * static_cast<Index>(sizeof(OperandOf<Panel>)) / 2;
+}
+
+template <class Panel>
+void FillRoundedInputs(CellKernels<RealOf<Panel>>& kernels) {
+  if constexpr (RoundsOperands<Panel> || Int8<Panel>) kernels.rounded_inputs = &RoundedInputs<Panel>;
 }
 
 /// Reals that hold so many elements of panels.

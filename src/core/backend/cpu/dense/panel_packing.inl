@@ -14,13 +14,23 @@ inline Panel ToPanel(Source x) {
   }
 }
 
-/// body(weights) for weights as they are stored, reals or bfloat16.
+/// A place among the rows of an Int8Matrix, `width` values each; moves like a pointer, from row to row.
+struct Int8Rows {
+  const std::int8_t* values;
+  const float* scales;
+  Index width;
+
+  Int8Rows operator+(Index n) const { return {values + n, scales + n / width, width}; }
+};
+
+/// body(weights) for weights [.., width] as they are stored: reals, bfloat16 or int8.
 template <class Panel, class Body>
-void WithStored(const StoredWeights<RealOf<Panel>>& weights, const Body& body) {
+void WithStored(const StoredWeights<RealOf<Panel>>& weights, [[maybe_unused]] Index width, const Body& body) {
+  if constexpr (Int8<Panel>) return body(Int8Rows{weights.int8.values, weights.int8.scales, width});
   if constexpr (RoundsOperands<Panel>) {
     if (weights.bf16 != nullptr) return body(weights.bf16);
   }
-  body(weights.reals);
+  if constexpr (!Int8<Panel>) body(weights.reals);
 }
 
 /// The weights of a panel where the caller has them: element (gate, k, unit) of a head lies so far from the first.
@@ -35,8 +45,21 @@ struct PanelWeights {
   }
 };
 
+/// Rows of int8, whose inputs are side by side.
+template <>
+struct PanelWeights<Int8Rows> {
+  Int8Rows first;
+  Index gate_stride, k_stride, unit_stride;
+
+  std::int8_t at(Index gate, Index k, Index unit) const { return row(gate, unit).values[k]; }
+  float scale(Index gate, Index unit) const { return *row(gate, unit).scales; }
+  Int8Rows row(Index gate, Index unit) const { return first + gate * gate_stride + unit * unit_stride; }
+};
+
 template <class Source>
 PanelWeights(const Source*, Index, Index, Index) -> PanelWeights<Source>;
+template <std::same_as<Int8Rows> Source>
+PanelWeights(Source, Index, Index, Index) -> PanelWeights<Source>;
 
 #if HWY_TARGET != HWY_SCALAR
 

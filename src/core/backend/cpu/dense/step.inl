@@ -44,20 +44,22 @@ struct StepPointwise {
 /// A block of `width` vectors of units from vector `first` of a head on, gates [first_gate, first_gate + gate_count).
 /// Narrow heads are one head of all units.
 template <class Panel, class Cell, int first_gate, int gate_count, int width, bool narrow>
-HWY_NOINLINE void StepBlock(const CellStep<RealOf<Panel>>& job, const RealOf<Panel>* operand, const Panel* panel,
-                            Index head, Index first, bool h_is_read) {
+HWY_NOINLINE void StepBlock(const CellStep<RealOf<Panel>>& job, const StepOperand<Panel>* x,
+                            const StepOperand<Panel>* operand, const Panel* panel, Index head, Index first,
+                            bool h_is_read) {
   using L = LanesOf<Panel>;
   using V = typename L::V;
   constexpr int vectors = gate_count * width;
   const Index head_size = narrow ? job.hidden : job.head_size, first_unit = first * L::lanes;
   V of_input[1][vectors], of_state[1][vectors];
-  StepSums<Panel>(job.x, job.input, panel, job.far, of_input);
+  StepSums<Panel>(x, job.input, panel, job.far, of_input);
   const Panel* const state_panel = panel + StepPanelSize<Panel>(job.input, vectors);
   if constexpr (narrow) {
     NarrowStepSums<Panel, gate_count, width>(operand + first_unit, head_size - first_unit, job.head_size, state_panel,
                                              of_state);
   } else {
-    StepSums<Panel>(operand + head * head_size, head_size, state_panel, job.far, of_state);
+    const Index stride = Int8<Panel> ? HeadStride<Panel>(head_size) : head_size;
+    StepSums<Panel>(operand + head * stride, head_size, state_panel, job.far, of_state);
   }
   const StepPointwise<Panel, Cell> pointwise{job, h_is_read};
   // Unrolled, so that the sums stay in registers.
@@ -84,14 +86,15 @@ constexpr Index DenseStepVectorSize(int gates, Index input, Index head_size) {
 
 /// All blocks of one group of gates, from which operand [H], through which panels.
 template <class Panel, class Cell, int first_gate, int gate_count, bool narrow>
-HWY_INLINE void StepGates(const CellStep<RealOf<Panel>>& job, const StepBlocks& blocks, const RealOf<Panel>* operand,
-                          const Panel* panels, bool h_is_read) {
+HWY_INLINE void StepGates(const CellStep<RealOf<Panel>>& job, const StepBlocks& blocks, const StepOperand<Panel>* x,
+                          const RealOf<Panel>* state, const Panel* panels, bool h_is_read) {
+  const StepOperand<Panel>* const operand = StepState<Panel>(job, state);
   const Index size = DenseStepVectorSize<Panel>(gate_count, job.input, job.head_size);
   WithStepWidth<Panel, gate_count, narrow>(blocks.width, [&](auto width) HWY_ATTR {
     WalkStep<decltype(width)::value>(
         narrow ? 1 : job.heads, blocks, job.backwards, [&](auto vectors, Index head, Index first) HWY_ATTR {
           StepBlock<Panel, Cell, first_gate, gate_count, decltype(vectors)::value, narrow>(
-              job, operand, panels + (head * blocks.vectors + first) * size, head, first, h_is_read);
+              job, x, operand, panels + (head * blocks.vectors + first) * size, head, first, h_is_read);
         });
   });
 }
@@ -103,19 +106,21 @@ HWY_INLINE void DenseStep(const CellStep<RealOf<Panel>>& job) {
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
   const Index heads = narrow ? 1 : job.heads, head_size = narrow ? job.hidden : job.head_size;
   const StepBlocks blocks = BlocksOfStep<Panel>(first, head_size, narrow);
+  const StepOperand<Panel>* const x = StepInput<Panel>(job);
   if constexpr (Cell::phases == 2) {
     const Index size = heads * blocks.vectors * DenseStepVectorSize<Panel>(first, job.input, job.head_size);
-    StepGates<Panel, Cell, 0, first, narrow>(job, blocks, job.state[0], panels, false);
-    StepGates<Panel, Cell, first, rest, narrow>(job, BlocksOfStep<Panel>(rest, head_size, narrow), job.operand,
+    StepGates<Panel, Cell, 0, first, narrow>(job, blocks, x, job.state[0], panels, false);
+    StepGates<Panel, Cell, first, rest, narrow>(job, BlocksOfStep<Panel>(rest, head_size, narrow), x, job.operand,
                                                 panels + size, true);
     return;
   }
   if (heads == 1 && blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
     return WithStepWidth<Panel, first, narrow>(blocks.width, [&](auto width) HWY_ATTR {
-      StepBlock<Panel, Cell, 0, first, decltype(width)::value, narrow>(job, job.state[0], panels, 0, 0, true);
+      StepBlock<Panel, Cell, 0, first, decltype(width)::value, narrow>(job, x, StepState<Panel>(job, job.state[0]),
+                                                                       panels, 0, 0, true);
     });
   }
-  StepGates<Panel, Cell, 0, first, narrow>(job, blocks, job.state[0], panels, false);
+  StepGates<Panel, Cell, 0, first, narrow>(job, blocks, x, job.state[0], panels, false);
   for (Index unit = 0; unit < job.hidden; unit += L::lanes) {
     const Index count = std::min<Index>(L::lanes, job.hidden - unit);
     L::store(L::load(job.y + unit, count), job.state[0] + unit, count);

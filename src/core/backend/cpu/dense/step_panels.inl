@@ -41,11 +41,17 @@ HWY_INLINE auto WithStepPanel([[maybe_unused]] Index head_size, const Run& run) 
   return run(std::type_identity<Panel>());
 }
 
-/// Elements of the panel of `vectors` vectors (units x gates) with its biases. Those are not rounded: each takes the
-/// room of a group.
+/// Elements that take the room of the biases of `vectors` vectors (units x gates). Those are not rounded: each takes
+/// the room of a group.
+template <class Panel>
+constexpr Index StepBiasSize(Index vectors) {
+  return PanelTraits<Panel>::group * vectors * LanesOf<Panel>::lanes;
+}
+
+/// Elements of the panel of `vectors` vectors with its biases.
 template <class Panel>
 constexpr Index StepPanelSize(Index k_count, Index vectors) {
-  return (PanelTraits<Panel>::group + PanelInputs<Panel>(k_count)) * vectors * LanesOf<Panel>::lanes;
+  return StepBiasSize<Panel>(vectors) + PanelInputs<Panel>(k_count) * vectors * LanesOf<Panel>::lanes;
 }
 
 /// Calls visit(std::integral_constant<int, vectors>, head, first vector) for every block.
@@ -82,12 +88,41 @@ template <class Panel, int gates, int width>
 HWY_INLINE void NarrowStepSums(const float* a, Index there, Index head_size, const Panel* panel,
                                Simd (&sums)[1][gates * width]) {
   for (int v = 0; v < gates * width; ++v) sums[0][v] = Lanes<float>::load(panel + v * Simd::lanes);
-  AccumulateNarrow<gates, width>(a, there, head_size, panel + StepPanelSize<Panel>(0, gates * width), sums[0]);
+  AccumulateNarrow<gates, width>(a, there, head_size, panel + StepBiasSize<Panel>(gates * width), sums[0]);
+}
+
+/// What the panels of a step are multiplied with: reals, or of int8 what was rounded before.
+template <class Panel>
+using StepOperand = std::conditional_t<Int8<Panel>, std::int8_t, RealOf<Panel>>;
+
+template <class Panel>
+HWY_INLINE const StepOperand<Panel>* StepInput(const CellStep<RealOf<Panel>>& job) {
+  if constexpr (Int8<Panel>) {
+    RoundRow(job.x, job.input, PanelInputs<Panel>(job.input), job.rounded);
+    return job.rounded;
+  } else {
+    return job.x;
+  }
+}
+
+/// `state` [H], a state or what takes its place.
+template <class Panel>
+HWY_INLINE const StepOperand<Panel>* StepState(const CellStep<RealOf<Panel>>& job, const RealOf<Panel>* state) {
+  if constexpr (Int8<Panel>) {
+    const Index stride = PanelInputs<Panel>(job.head_size);
+    std::int8_t* const rounded = job.rounded + PanelInputs<Panel>(job.input);
+    for (Index head = 0; head < job.heads; ++head) {
+      RoundRow(state + head * job.head_size, job.head_size, stride, rounded + head * stride);
+    }
+    return rounded;
+  } else {
+    return state;
+  }
 }
 
 /// sums = biases + a [k_count] times the panel behind them; one that lies `far` away is asked for ahead of time.
 template <class Panel, int vectors>
-HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* panel, [[maybe_unused]] bool far,
+HWY_INLINE void StepSums(const StepOperand<Panel>* a, Index k_count, const Panel* panel, [[maybe_unused]] bool far,
                          typename LanesOf<Panel>::V (&sums)[1][vectors]) {
   using Real = RealOf<Panel>;
   using L = LanesOf<Panel>;
@@ -96,10 +131,10 @@ HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* pan
   // cache.
   HWY_UNROLL(8)
   for (int v = 0; v < vectors; ++v) sums[0][v] = L::load(bias + v * L::lanes);
-  panel += StepPanelSize<Panel>(0, vectors);
-  const Real* const row[1] = {a};
+  panel += StepBiasSize<Panel>(vectors);
+  const StepOperand<Panel>* const row[1] = {a};
 #if !PENSTOCK_RUNTIME
-  if constexpr (!Rounded<Panel>) {
+  if constexpr (!Rounded<Panel> && !Int8<Panel>) {
     constexpr Index ahead = 64;  // 4 KB: some 40 ns at the speed of a third-level cache
     if (far) return static_cast<void>(AccumulatePanel<Real, 1, vectors, ahead>(row, k_count, panel, sums));
   }
@@ -117,6 +152,16 @@ Panel* FillStepBias(Index first, Index units, int gates, Index head_size, Panel*
   return reinterpret_cast<Panel*>(bias);
 }
 
+/// The rows of a matrix of reals or of int8, `width` values each.
+template <class Panel>
+auto StepRows(const RealOf<Panel>* reals, [[maybe_unused]] const Int8Matrix& int8, [[maybe_unused]] Index width) {
+  if constexpr (Int8<Panel>) {
+    return Int8Rows{int8.values, int8.scales, width};
+  } else {
+    return reals;
+  }
+}
+
 /// Packs gates [first_gate, first_gate + gates) out of all `all_gates`. Returns the panels' end.
 template <class Panel>
 Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int first_gate, int gates,
@@ -131,16 +176,18 @@ Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int 
         return bias == nullptr ? Real(0) : bias[(first_gate + gate) * hidden + head * size + unit];
       };
     };
-    const PanelWeights<Real> of_input{weights.weight_ih + (first_gate * hidden + head * size) * input, hidden * input,
-                                      1, input};
-    const PanelWeights<Real> of_state{weights.weight_hh + (head * all_gates + first_gate) * size * size, size * size, 1,
-                                      size};
+    const PanelWeights of_input{
+        StepRows<Panel>(weights.weight_ih, weights.int8_ih, input) + (first_gate * hidden + head * size) * input,
+        hidden * input, Index{1}, input};
+    const PanelWeights of_state{
+        StepRows<Panel>(weights.weight_hh, weights.int8_hh, size) + (head * all_gates + first_gate) * size * size,
+        size * size, Index{1}, size};
     for (Index vector = 0, width = 0; vector < blocks.vectors; vector += width) {
       width = blocks.vectors - vector >= blocks.width ? blocks.width : 1;
       const Index first = vector * LanesOf<Panel>::lanes, units = width * LanesOf<Panel>::lanes;
       packed = FillStepBias(first, units, gates, size, packed, bias_of(weights.bias_ih));
       packed = FillPanel(first, units, gates, input, PanelInputs<Panel>(input), size, packed, of_input);
-      if (weights.weight_hh == nullptr) continue;
+      if (weights.weight_hh == nullptr && weights.int8_hh.values == nullptr) continue;
       packed = FillStepBias(first, units, gates, size, packed, bias_of(weights.bias_hh));
       if constexpr (std::is_same_v<Panel, float>) {
         if (narrow) {

@@ -193,7 +193,7 @@ template <class Panel>
 void PackScanGradientRounded(Index gates, Index input, Index hidden, StoredWeights<float> weight_ih, float* packed) {
   const PanelShape shape{.blocks_per_head = (input + kGradientUnits - 1) / kGradientUnits, .units = kGradientUnits};
   const Index padded = (hidden + Simd::lanes - 1) / Simd::lanes * Simd::lanes;
-  WithStored<Panel>(weight_ih, [&](const auto* weights) {
+  WithStored<Panel>(weight_ih, input, [&](auto weights) {
     FillStackedPanels(shape, static_cast<int>(gates), hidden, padded, input, reinterpret_cast<Panel*>(packed),
                       [&](Index, int gate) {
                         return PanelWeights{weights + gate * hidden * input, Index{0}, input, Index{1}};

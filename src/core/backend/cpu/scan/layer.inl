@@ -133,17 +133,20 @@ struct SiteOperands {
 template <class Panel>
 HWY_INLINE SiteOperands<Panel> OperandsOf(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part,
                                           const ScanSites<RealOf<Panel>>& sites) {
-  if constexpr (RoundsOperands<Panel>) {
+  if constexpr (RoundsOperands<Panel> || Int8<Panel>) {
     const Index inputs = PanelInputs<Panel>(job.input);
-    std::uint16_t* rounded = job.rounded + part.thread * (kScanSites + kRoundedRows) * inputs;
+    auto* const rounded =
+        reinterpret_cast<OperandOf<Panel>*>(job.rounded) + part.thread * (kScanSites + kRoundedRows) * inputs;
     for (Index i = 0; i < sites.count; ++i) {
       const Index from = sites.first + i * sites.stride;
-      std::uint16_t* const to = rounded + i * inputs;
-      if (job.x_bf16 == nullptr) {
-        RoundRow(job.x + from, job.input, inputs, to);
-      } else {
-        std::fill_n(std::copy_n(job.x_bf16 + from, job.input, to), inputs - job.input, std::uint16_t{0});
+      auto* const to = rounded + i * inputs;
+      if constexpr (RoundsOperands<Panel>) {
+        if (job.x_bf16 != nullptr) {
+          std::fill_n(std::copy_n(job.x_bf16 + from, job.input, to), inputs - job.input, std::uint16_t{0});
+          continue;
+        }
       }
+      RoundRow(job.x + from, job.input, inputs, to);
     }
     return {rounded, inputs};
   } else {
@@ -241,7 +244,7 @@ template <class Panel, class Cell>
 void PackScan(Index input, Index hidden, StoredWeights<RealOf<Panel>> weight_ih, RealOf<Panel>* packed) {
   constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
   const PanelShape vectors{.blocks_per_head = (hidden + lanes - 1) / lanes, .units = lanes};
-  WithStored<Panel>(weight_ih, [&](const auto* weights) {
+  WithStored<Panel>(weight_ih, input, [&](auto weights) {
     FillPanels(vectors, Cell::gates, input, hidden, reinterpret_cast<Panel*>(packed), [&](Index) {
       return PanelWeights{weights, hidden * input, Index{1}, input};
     });
@@ -250,7 +253,7 @@ void PackScan(Index input, Index hidden, StoredWeights<RealOf<Panel>> weight_ih,
 
 template <class Panel, class Cell>
 void FillScanLayerCell(CellKernels<RealOf<Panel>>& kernels) {
-  if constexpr (RoundsOperands<Panel>) kernels.rounded_inputs = &PanelInputs<Panel>;
+  FillRoundedInputs<Panel>(kernels);
   kernels.scan_panels = &ScanPanels<Panel, Cell>;
   kernels.pack_scan = &PackScan<Panel, Cell>;
   kernels.step_panels = &ScanStepPanels<Panel, Cell>;

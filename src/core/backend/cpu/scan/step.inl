@@ -3,12 +3,13 @@
 
 /// A block of `width` vectors of channels from vector `first` on.
 template <class Panel, class Cell, int width>
-HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel* panel, Index first) {
+HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const StepOperand<Panel>* x, const Panel* panel,
+                                Index first) {
   using L = LanesOf<Panel>;
   using V = typename L::V;
   constexpr int G = Cell::gates;
   V sums[1][G * width];
-  StepSums<Panel>(job.x, job.input, panel, job.far, sums);
+  StepSums<Panel>(x, job.input, panel, job.far, sums);
   for (int w = 0; w < width; ++w) {
     const Index channel = (first + w) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
     V gates[G];
@@ -24,9 +25,10 @@ HWY_INLINE void ScanStep(const CellStep<RealOf<Panel>>& job) {
   const StepBlocks blocks = BlocksOfStep<Panel>(Cell::gates, job.hidden);
   const Index size = StepPanelSize<Panel>(job.input, Cell::gates);
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
+  const StepOperand<Panel>* const x = StepInput<Panel>(job);
   WithStepWidth<Panel, Cell::gates, false>(blocks.width, [&](auto width) HWY_ATTR {
     WalkStep<decltype(width)::value>(1, blocks, job.backwards, [&](auto vectors, Index, Index first) HWY_ATTR {
-      ScanStepBlock<Panel, Cell, decltype(vectors)::value>(job, panels + first * size, first);
+      ScanStepBlock<Panel, Cell, decltype(vectors)::value>(job, x, panels + first * size, first);
     });
   });
 }

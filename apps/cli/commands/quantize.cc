@@ -1,0 +1,239 @@
+#include "penstock/quantize.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "answers/score_report.h"
+#include "answers/step_answers.h"
+#include "commands/commands.h"
+#include "options/data_options.h"
+#include "options/load_model.h"
+#include "options/options.h"
+#include "options/output_file.h"
+#include "penstock/penstock.h"
+#include "terminal/describe.h"
+#include "terminal/input.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+namespace {
+
+struct QuantizeArguments {
+  std::string model, data, output;
+  Scoring scoring;
+  TableOptions table;
+  QuantizeOptions options;
+  bool force = false, json = false, allow_negative = false;
+};
+
+/// How well a model does on the data.
+struct Measured {
+  double error = 0.0;         ///< Bits a byte, the root mean square of errors in units of the scale, or the share of
+                              ///< wrong labels.
+  std::vector<double> steps;  ///< Bits of each byte, or forecasts of all rows in units of the scale; empty for labels.
+};
+
+/// Bits that each byte of a text but the first takes.
+std::vector<double> surprises(const Model& model, const std::string& path, const Execution& execution) {
+  Input input(path);
+  input.show_progress();
+  constexpr std::size_t most = 1 << 30;
+  const std::string text = input.rest(most);
+  SequenceRun run(model, execution);
+  const auto outputs = static_cast<std::size_t>(model.data().output_size());
+  std::vector<double> bits;
+  for (std::size_t begin = 0; begin + 1 < text.size(); begin += SequenceRun::piece) {
+    const std::string_view piece = std::string_view(text).substr(begin, SequenceRun::piece);
+    for (const char byte : piece) run.add(static_cast<std::int32_t>(static_cast<unsigned char>(byte)));
+    const std::span<const float> logits = run.run();
+    for (std::size_t i = 0; i < piece.size() && begin + i + 1 < text.size(); ++i) {
+      bits.push_back(surprise(logits.subspan(i * outputs, outputs), static_cast<unsigned char>(text[begin + i + 1])));
+    }
+  }
+  return bits;
+}
+
+Measured measure(const Model& model, const std::string& path, Scoring scoring) {
+  Measured found;
+  if (model.data().task == Task::language) {
+    found.steps = surprises(model, path, scoring.execution);
+    for (const double bits : found.steps) found.error += bits / static_cast<double>(found.steps.size());
+    if (found.steps.empty()) found.error = std::nan("");
+  } else {
+    scoring.series.watch = [&](const std::string&, const DataDescription& data, std::span<const double>,
+                               std::span<const double> forecasts, std::optional<double>, Index) {
+      for (std::size_t i = 0; i < forecasts.size(); ++i) {
+        found.steps.push_back(forecasts[i] / data.targets[i % data.targets.size()].scale);
+      }
+    };
+    const Score score = score_file(model, path, scoring);
+    for (std::size_t c = 0; c < score.columns.size(); ++c) {
+      found.error +=
+          score.columns[c].model.rmse / model.data().targets[c].scale / static_cast<double>(score.columns.size());
+    }
+    if (score.labels && score.labels->scored > 0) found.error = 1.0 - score.labels->accuracy;
+    if (score.columns.empty() && (!score.labels || score.labels->scored == 0)) found.error = std::nan("");
+  }
+  if (std::isnan(found.error)) fail(ErrorCode::bad_input, "{}: there is nothing to score", printable(path));
+  return found;
+}
+
+/// Of labels, the share that is wrong now; of others, how much larger the error is.
+double loss_between(const Model& model, const Measured& before, const Measured& after) {
+  if (model.data().task == Task::classify) return after.error - before.error;
+  if (before.error > 0.0) return after.error / before.error - 1.0;
+  return after.error > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
+}
+
+/// The step whose answer changed most: a byte that takes more bits, or a row whose forecasts differ.
+struct WorstStep {
+  Index step = 0;
+  double change = 0.0;
+};
+std::optional<WorstStep> worst_step(const Model& model, const Measured& before, const Measured& after) {
+  if (before.steps.empty() || before.steps.size() != after.steps.size()) return std::nullopt;
+  const bool text = model.data().task == Task::language;
+  const Index each = text ? 1 : model.data().output_size();
+  WorstStep worst;
+  for (std::size_t i = 0; i < before.steps.size(); ++i) {
+    const double rise = after.steps[i] - before.steps[i], change = text ? rise : std::abs(rise);
+    if (change > worst.change) worst = {static_cast<Index>(i) / each + (text ? 2 : 1), change};
+  }
+  if (worst.change == 0.0) return std::nullopt;
+  return worst;
+}
+
+std::string error_text(const Model& model, double error) {
+  switch (model.data().task) {
+    case Task::language:
+      return fmt::format("{:.4f} bits/byte", error);
+    case Task::classify:
+      return fmt::format("{:.2f} % right", 100.0 * (1.0 - error));
+    case Task::forecast:
+      break;
+  }
+  return fmt::format("RMSE {:.4f} in units of the scale", error);
+}
+
+std::string share_text(double loss) {
+  return loss >= 0.0 ? fmt::format("{:.2f} % lost", 100.0 * loss) : fmt::format("{:.2f} % gained", -100.0 * loss);
+}
+
+/// What is said in the end.
+struct Answer {
+  const QuantizeArguments& arguments;
+  const Model& model;
+  const Quantized& made;
+  Measured before, after;
+  Index bytes_before, bytes_after;
+
+  std::string text() const {
+    std::string out = fmt::format("score    {}, {} with int8: {}\n", error_text(model, before.error),
+                                  error_text(model, after.error), share_text(made.loss));
+    if (const auto worst = worst_step(model, before, after)) {
+      const bool bytes = model.data().task == Task::language;
+      out += fmt::format("worst    {} {}: {}\n", bytes ? "byte" : "scored row", with_commas(worst->step),
+                         bytes ? fmt::format("{:.3f} bits more", worst->change)
+                               : fmt::format("a forecast differs by {:.4f} of the scale", worst->change));
+    }
+    const bool all = std::ranges::all_of(made.layers, &QuantizedLayer::int8);
+    for (const QuantizedLayer& layer : made.layers) {
+      if (all && !arguments.options.each_layer) break;
+      out += fmt::format("{:<8} {:<30} {}{}\n", &layer == made.layers.data() ? "layers" : "", layer.name,
+                         layer.int8 ? "int8" : "left in float",
+                         layer.loss ? fmt::format(", {} by itself", share_text(*layer.loss)) : "");
+    }
+    return out + fmt::format("file     {}, {} instead of {}\n", printable(arguments.output),
+                             byte_size(static_cast<double>(bytes_after)), byte_size(static_cast<double>(bytes_before)));
+  }
+
+  std::string json() const {
+    Json layers = Json::array();
+    for (const QuantizedLayer& layer : made.layers) {
+      Json entry = {{"name", layer.name}, {"int8", layer.int8}};
+      if (layer.loss) entry["loss"] = *layer.loss;
+      layers.push_back(std::move(entry));
+    }
+    Json json = {{"output", arguments.output},   {"bytes", bytes_after},       {"bytes_before", bytes_before},
+                 {"error_before", before.error}, {"error_after", after.error}, {"loss", made.loss},
+                 {"layers", std::move(layers)}};
+    if (const auto worst = worst_step(model, before, after)) {
+      json["worst"] = {{"step", worst->step}, {"change", worst->change}};
+    }
+    return json_line(json);
+  }
+};
+
+int quantize_model(const CLI::App& app, QuantizeArguments arguments) {
+  require_given(arguments.model, "MODEL");
+  require_given(arguments.data, "--data");
+  if (arguments.data == "-") {
+    fail(ErrorCode::invalid_argument, "--data must be a file, not -: it is read once for each model that is scored");
+  }
+  Model model = load_model("quantize", arguments.model);
+  if (arguments.output.empty()) {
+    arguments.output = std::filesystem::path(arguments.model).replace_extension(".int8.safetensors").string();
+  }
+  check_files({{"MODEL", arguments.model}, {"--data", arguments.data}}, {{"--output", arguments.output}},
+              arguments.force);
+  check_writable_file("--output", arguments.output);
+  if (!arguments.force)
+    check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
+  if (arguments.allow_negative) model.allow_negative();
+  refuse_foreign_options(app, model, arguments.model);
+  if (reads_task_only(model)) {
+    fail(ErrorCode::invalid_argument, "{} is a model of a built-in task, which no file can score",
+         printable(arguments.model));
+  }
+  arguments.scoring.rows.format = arguments.table.row_format();
+  arguments.scoring.series.lead = model.spec().branch_fields().lags;
+  const Measured before = measure(model, arguments.data, arguments.scoring);
+  Measured after;
+  const Quantized made = quantize(
+      model,
+      [&](const Model& changed) {
+        after = measure(changed, arguments.data, arguments.scoring);
+        return loss_between(model, before, after);
+      },
+      arguments.options);
+  after = measure(made.model, arguments.data, arguments.scoring);
+  save_model(made.model, arguments.output, inspect_model_file(arguments.model).history.value_or(History()));
+  const auto bytes = [](const std::string& path) { return static_cast<Index>(std::filesystem::file_size(path)); };
+  const Answer answer{arguments, model, made, before, after, bytes(arguments.model), bytes(arguments.output)};
+  return print_answer(arguments.json ? answer.json() : answer.text());
+}
+
+}  // namespace
+
+Command add_quantize(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("quantize", "Store the matrices of a model as int8, and say what that loses");
+  auto arguments = std::make_shared<QuantizeArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A model or a checkpoint of 'penstock train'");
+  options.group("Files");
+  options.add("--data", arguments->data, "FILE",
+              "Data with known answers on which the model is scored, before and after: held out from training");
+  options.add("-o,--output", arguments->output, "FILE", "File to write [MODEL with the extension .int8.safetensors]");
+  options.flag("--force", arguments->force, "Overwrite an existing file");
+  options.flag("--json", arguments->json, "Print one JSON object");
+  options.group("What is lost");
+  options.add("--max-loss", arguments->options.max_loss, "SHARE",
+              "Most that may be lost, 0.005 for half a percent: layers that lose most stay in float [any loss]");
+  options.flag("--report", arguments->options.each_layer, "Also score each layer as int8 by itself");
+  options.group("Data");
+  add_scoring_options(options, arguments->scoring, arguments->table, arguments->allow_negative);
+  options.finish(
+      "  penstock quantize book.safetensors --data held_out.txt\n"
+      "  penstock quantize co2.safetensors --data co2.csv --max-loss 0.005");
+  return {app, [app, arguments] { return quantize_model(*app, *arguments); }};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Compares int8 weights with float32: time next to PyTorch and ONNX Runtime, and what is lost on held-out data.
+
+    python bench/layers/int8_models.py [--hidden 256 512 1024] [--seconds 3]     times of an LSTM of H inputs, H units
+    python bench/layers/int8_models.py --tasks [--steps 1500]                    losses of trained models on held-out data
+
+Prints the tables of docs/results/int8.md. All times are of one thread: medians and quartiles of the processor's time, in
+which other programs do not count. The contenders take turns. Needs the packages torch, onnx and onnxruntime.
+
+PyTorch's int8 is torch.ao.nn.quantized.dynamic.LSTM, ONNX Runtime's is the operator DynamicQuantizeLSTM with a scale for
+each channel. Penstock's layer is that of a model, with an input layer of 1 x H and a head of H x 1, which count.
+"""
+
+import argparse
+import csv
+import pathlib
+import statistics
+import tempfile
+import time
+import warnings
+
+import numpy as np
+
+import penstock
+
+DATA = pathlib.Path(__file__).parents[2] / "data"
+QUICK = {"progress": False, "threads": 2, "seed": 1}
+
+
+def spread(values):
+    low, _, high = statistics.quantiles(values, n=4)
+    return f"{statistics.median(values):.3g} ({low:.3g} to {high:.3g})"
+
+
+def measured(calls, seconds):
+    """Milliseconds of each call, in turns of another order every time, after two that are not counted."""
+    times = {name: [] for name in calls}
+    names, end = list(calls), time.perf_counter() + seconds * len(calls)
+    while time.perf_counter() < end or len(times[names[0]]) < 10:
+        for name in names:
+            start = time.process_time()
+            calls[name]()
+            times[name].append(1e3 * (time.process_time() - start))
+        names = names[1:] + names[:1]
+    return {name: of[2:] for name, of in times.items()}
+
+
+def print_row(*cells):
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def all_int8(model):
+    """Returns the model with every layer of int8, without data to score."""
+    return penstock.quantization._with_int8(model, penstock._core.quantize(model._model, lambda _: 0.0, None, False)[0])
+
+
+def penstock_calls(hidden, folder):
+    """Returns {name: function of x [T, B, H]} and both models."""
+    path = folder / "rows.csv"
+    path.write_text("a\n" + "".join(f"{i % 7}\n" for i in range(100)))
+    data = penstock.open_series(path, inputs=["a"], horizon=1, from_last=False)
+    model = penstock.Model(data, cell="lstm", width=hidden, blocks=1, end_norms=False, seed=3)
+    models = {"penstock": model, "penstock int8": all_int8(model)}
+
+    def call_of(each, x):
+        if x.shape[:2] == (1, 1):
+            session, step = penstock.Session(each), np.float32([0.5])
+            return lambda: session.push(step)
+        rows = np.ascontiguousarray(x[..., :1].transpose(1, 0, 2))
+        return lambda: each.forward(rows, threads=1)
+
+    return {name: lambda x, each=each: call_of(each, x) for name, each in models.items()}, models
+
+
+def torch_calls(hidden):
+    import torch
+
+    torch.set_num_threads(1)
+    plain = torch.nn.Sequential(torch.nn.LSTM(hidden, hidden)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        int8 = torch.ao.quantization.quantize_dynamic(plain, {torch.nn.LSTM}, dtype=torch.qint8)
+
+    def call_of(module, x):
+        x = torch.from_numpy(x)
+
+        def run():
+            with torch.inference_mode():
+                module(x)
+
+        return run
+
+    return {"torch": lambda x: call_of(plain, x), "torch int8": lambda x: call_of(int8, x)}
+
+
+def onnxruntime_session(path):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def quantised_by_onnxruntime(path):
+    """Writes a file with dynamic quantisation next to an ONNX file. Returns its path."""
+    from onnxruntime.quantization import quantize_dynamic
+
+    small = path.with_suffix(".int8.onnx")
+    quantize_dynamic(str(path), str(small), per_channel=True)
+    return small
+
+
+def onnxruntime_calls(hidden, folder):
+    import onnx
+
+    random = np.random.default_rng(1)
+    shapes = {"W": (1, 4 * hidden, hidden), "R": (1, 4 * hidden, hidden), "B": (1, 8 * hidden)}
+    tensors = [
+        onnx.numpy_helper.from_array(random.normal(0, hidden**-0.5, shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    node = onnx.helper.make_node("LSTM", ["X", *shapes], ["Y"], hidden_size=hidden)
+    value = onnx.helper.make_tensor_value_info
+    inputs, outputs = value("X", 1, ["T", "B", hidden]), value("Y", 1, ["T", 1, "B", hidden])
+    graph = onnx.helper.make_graph([node], "lstm", [inputs], [outputs], tensors)
+    path = folder / "lstm.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    sessions = {"onnxruntime": path, "onnxruntime int8": quantised_by_onnxruntime(path)}
+    assert "DynamicQuantizeLSTM" in {node.op_type for node in onnx.load(sessions["onnxruntime int8"]).graph.node}
+
+    def call_of(session, x):
+        return lambda: session.run(None, {"X": x})
+
+    return {name: lambda x, s=onnxruntime_session(file): call_of(s, x) for name, file in sessions.items()}
+
+
+def print_times(hidden, seconds):
+    with tempfile.TemporaryDirectory() as name:
+        calls, models = penstock_calls(hidden, pathlib.Path(name))
+        calls |= torch_calls(hidden) | onnxruntime_calls(hidden, pathlib.Path(name))
+        for rows, steps in ((1, 1), (1, 100), (16, 100), (64, 100)):
+            x = np.random.default_rng(2).normal(size=(steps, rows, hidden)).astype(np.float32)
+            times = measured({name: make(x) for name, make in calls.items()}, seconds)
+            half = statistics.median(times["penstock int8"])
+            for name, of in times.items():
+                print_row(f"{rows},{steps},{hidden},{hidden}", name, spread(of), f"{statistics.median(of) / half:.2f}x")
+        weights = {name: each.memory(1, 1)["weights"] for name, each in models.items()}
+        print(f"H {hidden}: bytes of weights: {weights}", flush=True)
+
+
+def bits_per_byte(path, text):
+    """Returns what an ONNX file of a text model scores."""
+    session = onnxruntime_session(path)
+    tokens = np.frombuffer(text, np.uint8).astype(np.int64)
+    state = np.zeros((1, session.get_inputs()[1].shape[1]), np.float32)
+    bits = 0.0
+    for begin in range(0, len(tokens) - 1, 1000):
+        piece = tokens[begin : begin + 1000]
+        logits, state = session.run(None, {"tokens": piece[np.newaxis], "state": state})
+        wanted = tokens[begin + 1 : begin + 1 + len(piece)]
+        logits = logits[0, : len(wanted)].astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True)
+        bits -= (logits[np.arange(len(wanted)), wanted] - np.log(np.exp(logits).sum(axis=1))).sum() / np.log(2.0)
+    return bits / (len(tokens) - 1)
+
+
+def split_rows(folder, name, first_of_test):
+    """Divides a table into files to train on and to test with, at the first row of which that is true."""
+    with open(DATA / name, newline="") as file:
+        header, *rows = csv.reader(file)
+    cut = next(i for i, row in enumerate(rows) if first_of_test(i, len(rows), row))
+    paths = []
+    for part, content in (("train", rows[:cut]), ("test", rows[cut:])):
+        paths.append(folder / f"{part}_{name}")
+        with open(paths[-1], "w", newline="") as file:
+            csv.writer(file).writerows([header, *content])
+    return paths
+
+
+def tasks_in(folder):
+    """Yields (name, data to train on, file to test with, architecture) of each task."""
+    text = (DATA / "kjv.txt").read_bytes()
+    (folder / "train.txt").write_bytes(text[:-200_000])
+    (folder / "test.txt").write_bytes(text[-200_000:])
+    for cell in ("lstm", "gru", "mingru"):
+        yield f"text, {cell}", penstock.open_text(folder / "train.txt"), folder / "test.txt", {"cell": cell, "width": 256, "blocks": 1}
+    train, test = split_rows(folder, "digits_sequences.csv", lambda i, n, row: int(row[0]) >= 1200)
+    for cell in ("lstm", "minlstm"):
+        yield f"labels, {cell}", penstock.open_labelled(train), test, {"cell": cell, "width": 128, "blocks": 2}
+    train, test = split_rows(folder, "sunspots.csv", lambda i, n, row: i >= 0.8 * n)
+    for cell in ("gru", "slstm"):
+        yield f"series, {cell}", penstock.open_series(train), test, {"cell": cell, "width": 128, "blocks": 2}
+
+
+def print_losses(steps):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for task, data, test, architecture in tasks_in(folder):
+            model = penstock.Model(data, **architecture)
+            penstock.train(model, data, steps=steps, **QUICK)
+            made, report = penstock.quantize(model, test)
+            paths = [folder / file for file in ("model.safetensors", "int8.safetensors")]
+            for each, path in zip((model, made), paths):
+                each.save(path)
+            size = paths[1].stat().st_size / paths[0].stat().st_size
+            row = [task, f"{report['error_before']:.5f}", f"{report['error_after']:.5f}", f"{100 * report['loss']:.3f} %", f"{size:.2f}"]
+            if task.startswith("text"):
+                model.save_onnx(folder / "model.onnx")
+                score = bits_per_byte(quantised_by_onnxruntime(folder / "model.onnx"), test.read_bytes())
+                row.append(f"{100 * (score / report['error_before'] - 1):.3f} %")
+            print_row(*row)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hidden", type=int, nargs="+", default=[256, 512, 1024])
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each contender and shape")
+    parser.add_argument("--steps", type=int, default=1500, help="of training, for --tasks")
+    parser.add_argument("--tasks", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.tasks:
+        return print_losses(arguments.steps)
+    for hidden in arguments.hidden:
+        print_times(hidden, arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()

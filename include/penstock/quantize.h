@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "penstock/model.h"
+
+/// Models whose layers have weights of int8: files of a quarter of the size, for CPUs that multiply bytes.
+namespace penstock {
+
+/// Returns the names of the layers whose matrices can be int8, in order: recurrent layers of built-in cells, linear
+/// layers and the head.
+std::vector<std::string> int8_layers(const Model& model);
+
+/// Returns what a model has lost against the one that is quantised, on data: 0.01 for one percent.
+using LossOf = std::function<double(const Model&)>;
+
+struct QuantizeOptions {
+  std::optional<double> max_loss =
+      {};                   ///< Most that may be lost; layers stay as they are until it is kept. Empty: any.
+  bool each_layer = false;  ///< Also measures what each layer loses by itself.
+};
+
+/// What became of a layer.
+struct QuantizedLayer {
+  std::string name;
+  std::optional<double> loss;  ///< With this layer alone as int8; empty: not measured.
+  bool int8 = true;            ///< false: it stayed as it was.
+};
+
+struct Quantized {
+  Model model;
+  double loss = 0.0;  ///< Of the whole model.
+  std::vector<QuantizedLayer> layers;
+};
+
+/// Makes the matrices of a model int8. Calls `loss_of` once, and once for each layer if options want it or if too much
+/// is lost; the layers that lose most by themselves then stay as they are. Throws Error: unsupported if no layer can be
+/// int8; numerical, with what is lost, if `max_loss` cannot be kept.
+Quantized quantize(const Model& model, const LossOf& loss_of, const QuantizeOptions& options = {});
+
+}  // namespace penstock

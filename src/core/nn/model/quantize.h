@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "penstock/data_description.h"
+#include "penstock/model.h"
+
+namespace penstock::nn {
+
+/// Returns the names of the layers whose matrices can be int8.
+std::vector<std::string> int8_layers(ModelSpec spec, const DataDescription& data);
+/// Throws Error(invalid_argument) if ModelSpec::int8 names another layer or one twice.
+void check_int8(const ModelSpec& spec, const DataDescription& data);
+
+}  // namespace penstock::nn

@@ -1,0 +1,114 @@
+"""penstock quantize: scores before and after, layers that stay in float, and what it refuses."""
+
+import pytest
+
+from program import CELL, LABELLED, SERIES, TEXT, TINY, refuses, run
+
+import json
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quantize")
+    (folder / "series.csv").write_text(SERIES)
+    (folder / "text.txt").write_bytes(TEXT)
+    (folder / "labelled.csv").write_text(LABELLED)
+    options = {
+        "text.txt": ["--steps", 150, "--cell", "gru", "--learning-rate", 0.02],
+        "series.csv": ["--steps", 40, "--horizon", 2, "--calendar", "none", "--cell", "lstm", "--no-linear"],
+        "labelled.csv": ["--steps", 60, "--no-filters", "--cell", "minlstm"],
+    }
+    for data, given in options.items():
+        name = data.partition(".")[0]
+        run("train", data, "-o", f"{name}.safetensors", *TINY, *given, cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "worst"),
+    [("text", "text.txt", "byte "), ("series", "series.csv", "scored row "), ("labelled", "labelled.csv", None)],
+)
+def test_every_task(folder, name, data, worst):
+    lines = run("quantize", f"{name}.safetensors", "--data", data, "--force", "--report", cwd=folder).out.splitlines()
+    words = [line.split(maxsplit=1) for line in lines]
+    assert words[0][0] == "score" and "with int8" in lines[0]
+    if worst:
+        assert lines[1].startswith("worst    " + worst)
+    assert any("blocks.0.recurrent" in line and "by itself" in line for line in lines)
+    assert words[-1][0] == "file" and f"{name}.int8.safetensors" in lines[-1]
+    small, large = ((folder / f"{name}{kind}.safetensors").stat().st_size for kind in (".int8", ""))
+    assert small < large
+    told = run("quantize", f"{name}.safetensors", "--data", data, "--json", "-o", "again.safetensors", "--force", cwd=folder).json()
+    assert abs(told["loss"]) < 0.05 and told["bytes"] == small and told["bytes_before"] == large
+    assert [layer["int8"] for layer in told["layers"]] == [True] * len(told["layers"])
+    assert (folder / "again.safetensors").read_bytes() == (folder / f"{name}.int8.safetensors").read_bytes()
+
+
+def test_the_file_is_a_model_like_others(folder):
+    run("quantize", "text.safetensors", "--data", "text.txt", "-o", "small.safetensors", "--force", cwd=folder)
+    score = run("evaluate", "small.safetensors", "text.txt", "--json", cwd=folder).json()["files"][0]
+    told = run("quantize", "text.safetensors", "--data", "text.txt", "--json", "-o", "b.safetensors", cwd=folder).json()
+    assert score["bits_per_byte"] == pytest.approx(told["error_after"], rel=1e-6)
+    info = run("info", "small.safetensors", "--json", cwd=folder).json()
+    assert "blocks.0.recurrent" in json.dumps(info)
+    streamed = run("stream", "small.safetensors", stdin=TEXT[:200], cwd=folder).out
+    assert streamed.count("\n") >= 200
+    run("generate", "small.safetensors", "-n", 20, cwd=folder)
+    run("why", "small.safetensors", cwd=folder)
+    assert "linear" in run("profile", "small.safetensors", "--passes", 2, cwd=folder).out
+    assert "int8" in run("info", "small.safetensors", cwd=folder).out
+
+
+def test_layers_stay_in_float(folder):
+    told = run("quantize", "text.safetensors", "--data", "text.txt", "--report", "--json", "-o", "c.safetensors", cwd=folder).json()
+    losses = sorted(layer["loss"] for layer in told["layers"])
+    least = max(losses[0], 0.0)  # one layer of int8 keeps this
+    too_much = told["loss"] > least
+    limit = (least + told["loss"]) / 2 if too_much else max(told["loss"], 0.0)
+    kept = run(
+        "quantize", "text.safetensors", "--data", "text.txt", "--max-loss", limit, "--json", "-o", "d.safetensors", cwd=folder
+    ).json()
+    assert kept["loss"] <= limit
+    assert all(layer["int8"] for layer in kept["layers"]) != too_much
+    assert any(layer["int8"] for layer in kept["layers"])
+
+
+def test_what_is_refused(folder, tmp_path):
+    refuses("quantize", message="MODEL is missing", status=2, verb="quantize", cwd=folder)
+    refuses("quantize", "text.safetensors", message="--data is missing", status=2, verb="quantize", cwd=folder)
+    refuses(
+        "quantize", "text.safetensors", "--data", "-",
+        message="--data must be a file, not -: it is read once for each model that is scored",
+        status=2, verb="quantize", cwd=folder,
+    )  # fmt: skip
+    assert "max-loss must be 0 or more" in run(
+        "quantize", "text.safetensors", "--data", "text.txt", "--max-loss", -1, "-o", "e.safetensors", expect=2, cwd=folder
+    ).err
+    (tmp_path / "empty.txt").write_bytes(b"x")
+    assert "there is nothing to score" in run(
+        "quantize", "text.safetensors", "--data", tmp_path / "empty.txt", "-o", "f.safetensors", expect=1, cwd=folder
+    ).err
+    (tmp_path / "wrong.csv").write_text("a,b\n1,2\n3,4\n")
+    run("quantize", "series.safetensors", "--data", tmp_path / "wrong.csv", "-o", "f.safetensors", expect=1, cwd=folder)
+    assert not (folder / "f.safetensors").exists()
+
+    run("quantize", "text.safetensors", "--data", "text.txt", "-o", "int8.safetensors", "--force", cwd=folder)
+    assert "those that can already are" in run(
+        "quantize", "int8.safetensors", "--data", "text.txt", "-o", "g.safetensors", expect=1, cwd=folder
+    ).err
+    assert "weights of int8" in run("export", "int8.safetensors", "-o", "x.onnx", expect=1, cwd=folder).err
+    for words, text in (("profile --training", "cannot be trained"), ("why --device cuda --chip h100", "run on CPUs only")):
+        command, *options = words.split()
+        assert text in run(command, "int8.safetensors", *options, expect=1, cwd=folder).err
+    assert "go on from the one that was quantised" in run(
+        "train", "text.txt", "--init", "int8.safetensors", "-o", "h.safetensors", "--steps", 1, expect=2, cwd=folder
+    ).err
+
+
+def test_custom_cells_stay_in_float(tmp_path):
+    (tmp_path / "cell.json").write_text(json.dumps(CELL))
+    (tmp_path / "text.txt").write_bytes(TEXT)
+    run("train", "text.txt", "--cell", "cell.json", "-o", "m.safetensors", *TINY, "--steps", 3, cwd=tmp_path)
+    told = run("quantize", "m.safetensors", "--data", "text.txt", "--json", cwd=tmp_path).json()
+    assert "blocks.0.recurrent" not in [layer["name"] for layer in told["layers"]]
+    assert "head" in [layer["name"] for layer in told["layers"]]
