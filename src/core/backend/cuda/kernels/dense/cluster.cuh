@@ -30,6 +30,10 @@ PENSTOCK_DEVICE int Held(int number) {
   return number;
 }
 
+/// Returns whether a flag that was loaded a step ahead is set. Without Held() the compiler compares where it loads, and
+/// each step waits for the second-level cache.
+PENSTOCK_DEVICE bool IsSet(int flag) { return kReset && Held(flag) != 0; }
+
 /// Brings to the second-level cache, ahead of the loads of single threads, the rows of R of a block of units: `units`
 /// of each gate from `first` on. By one thread a gate.
 PENSTOCK_DEVICE void PrefetchRows(const char* of_head, int first, int units) {

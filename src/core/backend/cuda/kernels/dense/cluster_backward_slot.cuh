@@ -70,7 +70,7 @@ struct Slot {
   Index stride[kWhole ? Inputs::loads : 1];
   char* dwx;  // of the step at hand, as `drh`
   char* drh;
-  bool reset, reset_after;  // before this step, before the one that follows it
+  int reset_flag, reset_after, reset_before;  // of this step, of the one that follows it, of the one before it
 
   /// Returns the address of a value, for the first unit that this lane moves.
   __device__ __forceinline__ const char* address(const DenseBackwardArguments& args, int head, int value,
@@ -102,8 +102,8 @@ struct Slot {
     dwx = row.at(args.dwx, row.length - 1, kDescending) + channel;
     drh = nullptr;
     if constexpr (DenseCell::split) drh = row.at(args.drh, row.length - 1, kDescending) + channel;
-    reset = ResetsAt(args.rows, row, last);
-    reset_after = false;
+    reset_flag = ResetFlag(args.rows, row, last);
+    reset_after = 0, reset_before = ResetFlag(args.rows, row, last - 1);
     learnt.read(args.learnt, args.hidden, head * kHead + place.unit, place.exists);
     dlearnt.clear();
 #pragma unroll
@@ -171,6 +171,7 @@ struct Slot {
   __device__ __forceinline__ CellBackward redo(const char* ring, int step, int lane, int head,
                                                const DenseBackwardArguments& args) const {
     CellBackward cell;
+    const bool reset = IsSet(reset_flag);
     Real wx[kGates], rh[kGates], next[kStates];
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
@@ -199,7 +200,7 @@ struct Slot {
 
   /// Returns the gradient that a step passes on to the h before it; `through`: its part that flows through R.
   __device__ __forceinline__ float passed_on(float through, int step, const DenseBackwardArguments& args) const {
-    const float all = carried[0] + (reset_after ? 0.0f : through);
+    const float all = carried[0] + (IsSet(reset_after) ? 0.0f : through);
     return step < place.row.length ? Clipped(all, args.clip) : all;
   }
 
@@ -207,7 +208,7 @@ struct Slot {
   __device__ __forceinline__ void differentiate(const CellBackward& cell, float through, int step,
                                                 const DenseBackwardArguments& args, Real (&dwx)[kGates],
                                                 Real (&drh)[kGates]) {
-    const bool live = step < place.row.length;
+    const bool live = step < place.row.length, reset = IsSet(reset_flag);
     Real dnext[kStates], dprev[kStates], of_learnt[Learnt::places];
     dnext[0] = Real(passed_on(through, step + 1, args) + cell.dy);
 #pragma unroll
@@ -253,8 +254,8 @@ struct Slot {
       }
       dwx -= strides.dwx;
     }
-    reset_after = reset;
-    if constexpr (kReset) reset = ResetsAt(args.rows, place.row, step - 1);
+    reset_after = reset_flag, reset_flag = reset_before;
+    if constexpr (kReset) reset_before = ResetFlag(args.rows, place.row, step - 2);
   }
 
   /// Writes zeros beyond the row's length and the gradients of the states that came in; call it after the first step.

@@ -66,7 +66,7 @@ struct Slot {
   char* y;         // of the step at hand, as `sums` and `states`
   char* sums;
   char* states;
-  bool reset;
+  int reset_flag;  // of the step at hand
 
   __device__ __forceinline__ void init(const DenseForwardArguments& args, int head) {
     const Row& row = place.row;
@@ -79,7 +79,7 @@ struct Slot {
     if (args.states.data != nullptr) {
       states = row.at(args.states, 0, kDescending) + (Index)(head * kHead + place.unit) * 4;
     }
-    reset = ResetsAt(args.rows, row, 0);
+    reset_flag = ResetFlag(args.rows, row, 0);
     learnt.read(args.learnt, args.hidden, head * kHead + place.unit, place.exists);
 #pragma unroll
     for (int i = 0; i < kStates; ++i) state[i] = ReadState(args.state_in, i, place, args.rows.rows, args.hidden, head);
@@ -121,6 +121,7 @@ struct Slot {
   __device__ __forceinline__ CellForward apply(const Real (&wx)[kGates], int step, int lane, const Product& product) {
     CellForward result;
     Real rh[kGates], prev[kStates], next[kStates], save[kSaved];
+    const bool reset = IsSet(reset_flag);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       rh[g] = Real((reset ? 0.0f : product(g)) + bias_hh[g]);
@@ -165,7 +166,7 @@ struct Slot {
         for (int i = 1; i < kStates; ++i) __stcs(to + (Index)(i - 1) * args.hidden, state[i]);
       }
     }
-    if constexpr (kReset) reset = ResetsAt(args.rows, place.row, step + 1);
+    if constexpr (kReset) reset_flag = ResetFlag(args.rows, place.row, step + 1);
   }
 
   /// Writes zeros beyond the row's length and the last states; call it after the last step. `p` is this slot's place.

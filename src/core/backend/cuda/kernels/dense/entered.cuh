@@ -2,10 +2,15 @@
 
 #include "backend/cuda/kernels/dense/rows.cuh"
 
+/// Returns 0 unless a row's states are cleared before a step. Nothing waits for the load until the value is compared.
+PENSTOCK_DEVICE int ResetFlag(const DenseRows& rows, const Row& row, int step) {
+  if (!kReset || step < 0 || step >= row.length) return 0;
+  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride];
+}
+
 /// Returns whether a row's states are cleared before a step; false for a step that the row does not have.
 PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
-  if (!kReset || step < 0 || step >= row.length) return false;
-  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
+  return ResetFlag(rows, row, step) != 0;
 }
 
 /// Returns whether the h that entered a step is an output of the row, and not of the state that came in.
