@@ -60,15 +60,15 @@ class Network {
 
   void augment(int source, int sink) {
     int flow = kInfinite;
-    const auto walk = [&](const auto& visit) {
+    const auto for_each_edge = [&](const auto& visit) {
       for (int vertex = sink; vertex != source;) {
         const std::size_t edge = came_by_[static_cast<std::size_t>(vertex)];
         visit(edge);
         vertex = edges_[edge ^ 1].to;
       }
     };
-    walk([&](std::size_t edge) { flow = std::min(flow, edges_[edge].capacity); });
-    walk([&](std::size_t edge) {
+    for_each_edge([&](std::size_t edge) { flow = std::min(flow, edges_[edge].capacity); });
+    for_each_edge([&](std::size_t edge) {
       if (edges_[edge].capacity < kInfinite) edges_[edge].capacity -= flow;
       if (edges_[edge ^ 1].capacity < kInfinite) edges_[edge ^ 1].capacity += flow;
     });

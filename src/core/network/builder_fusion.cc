@@ -10,7 +10,7 @@ namespace penstock::network {
 bool Builder::fuse_swish(std::size_t at, const std::vector<int>& writers, std::vector<int>& readers) {
   Emitted& product = steps_[at];
   if (!product.step.is_binary || product.step.variant != static_cast<int>(Binary::multiply)) return false;
-  if (product.reads.size() != 2 || product.step.walks.size() != 1 || !product.step.walks[0].contiguous(3)) return false;
+  if (product.reads.size() != 2 || product.step.loops.size() != 1 || !product.step.loops[0].contiguous(3)) return false;
   for (const std::size_t side : {0, 1}) {
     const int x = product.reads[1 - side], share = buffer_of(product.reads[side]);
     if (share < 0 || writers[share] < 0 || readers[share] != 1 || buffers_[share].kept) continue;

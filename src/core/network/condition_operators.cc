@@ -36,11 +36,11 @@ bool holds(int condition, T a, T b) {
 void run_condition(const Step& step, const Memory& memory) {
   const Type type = step.read_type(0);
   const std::byte *a = step.read(0, memory), *b = step.read(1, memory);
-  const Walk& walk = step.walks[0];
-  walk.rows([&](const Walk::Strides& at) {
+  const StridedLoop& loop = step.loops[0];
+  loop.rows([&](const StridedLoop::Strides& at) {
     std::byte* y = step.write(0, memory) + at[0];
-    for (Index i = 0; i < walk.inner(); ++i) {
-      const Index of_a = at[1] + i * walk.inner_stride(1), of_b = at[2] + i * walk.inner_stride(2);
+    for (Index i = 0; i < loop.inner(); ++i) {
+      const Index of_a = at[1] + i * loop.inner_stride(1), of_b = at[2] + i * loop.inner_stride(2);
       const bool value = is_real(type) ? holds(step.variant, real_at(type, a, of_a), real_at(type, b, of_b))
                                        : holds(step.variant, integer_at(type, a, of_a), integer_at(type, b, of_b));
       y[i] = static_cast<std::byte>(value);
@@ -56,7 +56,7 @@ Status prepare_condition(Preparation& p) {
   PENSTOCK_TRY(p.write(0, Type::boolean, shape));
   Step& step = p.run(&run_condition);
   step.variant = p.variant();
-  step.walks = {broadcast_walk(shape, p.shape(0), p.shape(1))};
+  step.loops = {broadcast_loop(shape, p.shape(0), p.shape(1))};
   return {};
 }
 
@@ -83,11 +83,11 @@ Status prepare_test(Preparation& p) {
 void run_where(const Step& step, const Memory& memory) {
   const auto size = static_cast<Index>(size_of(step.write_type(0)));
   const std::byte* condition = step.read(0, memory);
-  const Walk& walk = step.walks[0];
-  walk.rows([&](const Walk::Strides& at) {
-    for (Index i = 0; i < walk.inner(); ++i) {
-      const bool first = condition[at[1] + i * walk.inner_stride(1)] != std::byte{};
-      const Index from = first ? at[2] + i * walk.inner_stride(2) : at[3] + i * walk.inner_stride(3);
+  const StridedLoop& loop = step.loops[0];
+  loop.rows([&](const StridedLoop::Strides& at) {
+    for (Index i = 0; i < loop.inner(); ++i) {
+      const bool first = condition[at[1] + i * loop.inner_stride(1)] != std::byte{};
+      const Index from = first ? at[2] + i * loop.inner_stride(2) : at[3] + i * loop.inner_stride(3);
       std::memcpy(step.write(0, memory) + (at[0] + i) * size, step.read(first ? 1 : 2, memory) + from * size,
                   static_cast<std::size_t>(size));
     }
@@ -100,7 +100,7 @@ Status prepare_where(Preparation& p) {
   Shape shape;
   PENSTOCK_TRY(p.broadcast_reads(0, 3, shape));
   PENSTOCK_TRY(p.write(0, p.type(1), shape));
-  p.run(&run_where).walks = {broadcast_walk(shape, p.shape(0), p.shape(1), p.shape(2))};
+  p.run(&run_where).loops = {broadcast_loop(shape, p.shape(0), p.shape(1), p.shape(2))};
   return {};
 }
 

@@ -25,9 +25,9 @@ Index extent_of(const Letters& letters) {
 
 /// The stride at which letters follow each other as if they were one, or 0.
 Index stride_of(const Letters& letters, Index Letter::*stride) {
-  Walk walk;
-  for (const Letter& letter : letters) walk.add(letter.extent, {letter.*stride, 0, 0, 0});
-  return walk.axes() == 0 ? 1 : walk.axes() > 1 ? 0 : walk.inner_stride(0);
+  StridedLoop loop;
+  for (const Letter& letter : letters) loop.add(letter.extent, {letter.*stride, 0, 0, 0});
+  return loop.axes() == 0 ? 1 : loop.axes() > 1 ? 0 : loop.inner_stride(0);
 }
 
 Letters joined(Letters first, const Letters& then) {
@@ -35,17 +35,17 @@ Letters joined(Letters first, const Letters& then) {
   return first;
 }
 
-/// A walk that copies a tensor (1) to one whose letters lie in this order (0), which the letters then move in.
-Walk in_order(Letters& letters, Index Letter::*stride, bool backwards) {
-  Walk walk;
+/// A loop that copies a tensor (1) to one whose letters lie in this order (0), which the letters then move in.
+StridedLoop in_order(Letters& letters, Index Letter::*stride, bool backwards) {
+  StridedLoop loop;
   Index own = extent_of(letters);
   for (Letter& letter : letters) {
     own = letter.extent == 0 ? 0 : own / letter.extent;
-    backwards ? walk.add(letter.extent, {letter.*stride, own, 0, 0})
-              : walk.add(letter.extent, {own, letter.*stride, 0, 0});
+    backwards ? loop.add(letter.extent, {letter.*stride, own, 0, 0})
+              : loop.add(letter.extent, {own, letter.*stride, 0, 0});
     letter.*stride = own;
   }
-  return walk;
+  return loop;
 }
 
 /// Gives letters the strides that a copy of them has.
@@ -56,14 +56,14 @@ void take(Letters& letters, const Letters& all, std::size_t first, Index Letter:
 enum Copies : std::size_t { kOuter, kOfA, kOfB, kOfC };
 enum Scratches : std::size_t { kHasA, kHasB, kHasC, kAtB, kAtC, kBatch };
 
-/// walks: the rows of c, a and b that belong together; then the copies that come before and after. n: which there are,
+/// loops: the rows of c, a and b that belong together; then the copies that come before and after. n: which there are,
 /// where they lie in the scratch, and 1 if rows may run together.
 void run_contraction(const Step& step, const Memory& memory) {
   Product job = step.product;
   float* spare = step.spare(memory);
   const auto bytes = [](const float* x) { return reinterpret_cast<const std::byte*>(x); };
-  const auto copied = [&](Copies walk, const float* from, float* to) {
-    copy(step.walks[walk], sizeof(float), bytes(from), reinterpret_cast<std::byte*>(to));
+  const auto copied = [&](Copies loop, const float* from, float* to) {
+    copy(step.loops[loop], sizeof(float), bytes(from), reinterpret_cast<std::byte*>(to));
     return to;
   };
   const float *a = step.floats(0, memory), *b = step.packed.empty() ? step.floats(1, memory) : step.packed.data();
@@ -71,9 +71,9 @@ void run_contraction(const Step& step, const Memory& memory) {
   if (step.n[kHasB] != 0) b = copied(kOfB, b, spare + step.n[kAtB]);
   float* c = step.n[kHasC] != 0 ? spare + step.n[kAtC] : step.result(0, memory);
   if (!step.bias.empty()) job.column_bias = step.bias.data();
-  const Walk& outer = step.walks[kOuter];
+  const StridedLoop& outer = step.loops[kOuter];
   const bool together = step.n[kBatch] == 0;
-  outer.rows([&](const Walk::Strides& at) {
+  outer.rows([&](const StridedLoop::Strides& at) {
     job.rows = together ? outer.inner() : 1;
     job.a_stride = outer.inner_stride(1), job.c_stride = outer.inner_stride(0);
     for (Index i = 0; i < (together ? 1 : outer.inner()); ++i) {
@@ -106,11 +106,11 @@ bool absorb_columns(Step& step, Index channels, const float* gain, const float* 
 
 }  // namespace
 
-void pack_panels(const float* b, Index inner, Index columns, const Walk& by_row, Index panel, float scale,
+void pack_panels(const float* b, Index inner, Index columns, const StridedLoop& by_row, Index panel, float scale,
                  AlignedVector<float>& packed) {
   packed.assign(static_cast<std::size_t>((columns + panel - 1) / panel * panel * inner), 0.0f);
   Index at = 0;  // in b [inner, columns], row-major
-  by_row.rows([&](const Walk::Strides& from) {
+  by_row.rows([&](const StridedLoop::Strides& from) {
     for (Index i = 0; i < by_row.inner(); ++i, ++at) {
       const Index k = at / columns, n = at % columns;
       packed[n / panel * panel * inner + k * panel + n % panel] = scale * b[from[1] + i * by_row.inner_stride(1)];
@@ -123,14 +123,14 @@ void contract(Preparation& p, const Letters& letters, const float* known, float 
   Letters right = some(letters, false, true, true), over = some(letters, true, true, false);
   Step& step = p.run(&run_contraction);
   step.n.assign(6, 0);
-  step.walks.resize(4);
+  step.loops.resize(4);
   const std::size_t batches = batch.size(), lefts = left.size();
   Index scratch = 0;
   const Letters by_columns = joined(joined(batch, left), right);
 
   if (stride_of(over, &Letter::a) != 1) {
     Letters all = joined(joined(batch, left), over);
-    step.walks[kOfA] = in_order(all, &Letter::a, false);
+    step.loops[kOfA] = in_order(all, &Letter::a, false);
     take(batch, all, 0, &Letter::a), take(left, all, batches, &Letter::a), take(over, all, batches + lefts, &Letter::a);
     step.n[kHasA] = 1;
     scratch = (extent_of(all) + 15) / 16 * 16;
@@ -150,15 +150,15 @@ void contract(Preparation& p, const Letters& letters, const float* known, float 
     step.n.push_back(panel);
     scale = 1;
   } else if (known != nullptr || product.b_row == 0 || stride_of(right, &Letter::b) != 1) {
-    const Walk walk = in_order(of_b, &Letter::b, false);
+    const StridedLoop loop = in_order(of_b, &Letter::b, false);
     take(batch, of_b, 0, &Letter::b);
     product.b_row = product.columns;
     if (known != nullptr) {
       step.packed.own().resize(static_cast<std::size_t>(extent_of(of_b)));
-      copy(walk, sizeof(float), reinterpret_cast<const std::byte*>(known),
+      copy(loop, sizeof(float), reinterpret_cast<const std::byte*>(known),
            reinterpret_cast<std::byte*>(step.packed.own().data()));
     } else {
-      step.walks[kOfB] = walk;
+      step.loops[kOfB] = loop;
       step.n[kHasB] = 1, step.n[kAtB] = scratch;
       scratch += (extent_of(of_b) + 15) / 16 * 16;
     }
@@ -166,14 +166,14 @@ void contract(Preparation& p, const Letters& letters, const float* known, float 
 
   if (stride_of(right, &Letter::c) != 1) {
     Letters all = by_columns;
-    step.walks[kOfC] = in_order(all, &Letter::c, true);
+    step.loops[kOfC] = in_order(all, &Letter::c, true);
     take(batch, all, 0, &Letter::c), take(left, all, batches, &Letter::c);
     step.n[kHasC] = 1, step.n[kAtC] = scratch;
     scratch += extent_of(all);
   }
   for (const Letter& letter : joined(batch, left))
-    step.walks[kOuter].add(letter.extent, {letter.c, letter.a, letter.b, 0});
-  const Walk& outer = step.walks[kOuter];
+    step.loops[kOuter].add(letter.extent, {letter.c, letter.a, letter.b, 0});
+  const StridedLoop& outer = step.loops[kOuter];
   step.n[kBatch] = outer.axes() > 0 && outer.inner_stride(2) != 0 ? 1 : 0;
   if (scale != 1) step.ending = {Unary::affine, scale, 0};
   step.takes_ending = scale == 1;

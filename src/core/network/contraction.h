@@ -18,7 +18,7 @@ struct Letter {
 void contract(Preparation& p, const std::vector<Letter>& letters, const float* known, float scale = 1);
 
 /// Panels of b [inner, columns], whose elements lie so far apart.
-void pack_panels(const float* b, Index inner, Index columns, const Walk& by_row, Index panel, float scale,
+void pack_panels(const float* b, Index inner, Index columns, const StridedLoop& by_row, Index panel, float scale,
                  AlignedVector<float>& packed);
 
 }  // namespace penstock::network

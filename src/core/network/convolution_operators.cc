@@ -252,10 +252,10 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
   plan->few = weights != nullptr && windows.w.up == 1 && windows.h.up == 1 && has_few_results(*plan, panel / 4);
   Index scratch = 0;
   if (plan->few) {
-    Walk walk;
-    walk.add(inner, {maps, 1, 0, 0});
-    walk.add(maps, {1, inner, 0, 0});
-    pack_panels(weights, inner, maps, walk, panel, 1, step.packed.own());
+    StridedLoop loop;
+    loop.add(inner, {maps, 1, 0, 0});
+    loop.add(maps, {1, inner, 0, 0});
+    pack_panels(weights, inner, maps, loop, panel, 1, step.packed.own());
     step.product.b_row = panel;
     PENSTOCK_TRY(check_shape(Type::f32, {plan->results(), inner}));
     plan->at_results = (plan->results() * inner + 15) / 16 * 16;

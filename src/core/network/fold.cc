@@ -9,7 +9,7 @@ namespace penstock::network {
 
 namespace {
 
-/// Walks through the nodes of a network and keeps those that are needed in a run.
+/// Steps through the nodes of a network and keeps those that are needed in a run.
 class Folding {
  public:
   explicit Folding(Network& network) : network_(network), kernels_(kernels_in_use()) {}

@@ -60,7 +60,7 @@ Status prepare_gather(Preparation& p) {
   return {};
 }
 
-/// n: extent, number of elements of y along the axis, elements of x and of y behind it; the walk goes over y (0) and x
+/// n: extent, number of elements of y along the axis, elements of x and of y behind it; the loop goes over y (0) and x
 /// (1), which has no stride along the axis.
 void run_gather_elements(const Step& step, const Memory& memory) {
   const std::size_t size = size_of(step.read_type(0));
@@ -68,9 +68,9 @@ void run_gather_elements(const Step& step, const Memory& memory) {
   const bool scatters = step.variant != 0;
   const std::size_t indices = 1;
   if (scatters) std::memcpy(step.write(0, memory), step.read(0, memory), static_cast<std::size_t>(step.n[2]) * size);
-  step.walks[0].rows([&](const Walk::Strides& at) {
-    for (Index i = 0; i < step.walks[0].inner(); ++i) {
-      const Index y = at[0] + i * step.walks[0].inner_stride(0), x = at[1] + i * step.walks[0].inner_stride(1);
+  step.loops[0].rows([&](const StridedLoop::Strides& at) {
+    for (Index i = 0; i < step.loops[0].inner(); ++i) {
+      const Index y = at[0] + i * step.loops[0].inner_stride(0), x = at[1] + i * step.loops[0].inner_stride(1);
       const Index index = chosen(integer_at(step.read_type(indices), step.read(indices, memory), y), extent);
       const auto whole = static_cast<Index>(size) * (x + index * x_stride), part = static_cast<Index>(size) * y;
       if (scatters) {
@@ -98,8 +98,8 @@ Status prepare_gather_elements(Preparation& p) {
   PENSTOCK_TRY(p.write(0, p.type(0), scatters ? p.shape(0) : p.shape(1)));
   Step& step = p.run(&run_gather_elements);
   const Shape of_x = strides_of(p.shape(0)), of_y = strides_of(p.shape(1));
-  step.walks.resize(1);
-  for (Index i = 0; i < p.rank(1); ++i) step.walks[0].add(p.shape(1)[i], {of_y[i], i == axis ? 0 : of_x[i], 0, 0});
+  step.loops.resize(1);
+  for (Index i = 0; i < p.rank(1); ++i) step.loops[0].add(p.shape(1)[i], {of_y[i], i == axis ? 0 : of_x[i], 0, 0});
   step.n = {p.shape(0)[axis], of_x[axis], p.count(0)};
   step.variant = p.variant();
   return {};

@@ -10,18 +10,18 @@ namespace penstock::network {
 
 namespace {
 
-/// Copies each walk from a read of its own; results follow `n`: the read, then the write of each walk.
+/// Copies each loop from a read of its own; results follow `n`: the read, then the write of each loop.
 void run_copies(const Step& step, const Memory& memory) {
-  for (std::size_t i = 0; i < step.walks.size(); ++i) {
+  for (std::size_t i = 0; i < step.loops.size(); ++i) {
     const auto read = static_cast<std::size_t>(step.n[2 * i]), write = static_cast<std::size_t>(step.n[2 * i + 1]);
-    copy(step.walks[i], size_of(step.write_type(write)), step.read(read, memory), step.write(write, memory));
+    copy(step.loops[i], size_of(step.write_type(write)), step.read(read, memory), step.write(write, memory));
   }
 }
 
-void add_copy(Preparation& p, const Walk& walk, Index read, Index write) {
-  if (walk.empty()) return;
+void add_copy(Preparation& p, const StridedLoop& loop, Index read, Index write) {
+  if (loop.empty()) return;
   Step& step = p.run(&run_copies);
-  step.walks.push_back(walk);
+  step.loops.push_back(loop);
   step.n.push_back(read);
   step.n.push_back(write);
 }
@@ -30,14 +30,14 @@ void add_copy(Preparation& p, const Walk& walk, Index read, Index write) {
 Status restride(Preparation& p, std::size_t write, const Shape& shape, const Shape& strides, Index first) {
   PENSTOCK_TRY(p.write(write, p.type(0), shape));
   const Shape own = strides_of(shape);
-  Walk walk;
-  walk.first = {0, first, 0, 0};
-  for (std::size_t i = 0; i < shape.size(); ++i) walk.add(shape[i], {own[i], strides[i], 0, 0});
-  if (walk.contiguous(2) && !walk.empty() && p.writes() == 1) {
+  StridedLoop loop;
+  loop.first = {0, first, 0, 0};
+  for (std::size_t i = 0; i < shape.size(); ++i) loop.add(shape[i], {own[i], strides[i], 0, 0});
+  if (loop.contiguous(2) && !loop.empty() && p.writes() == 1) {
     p.view(0, static_cast<std::size_t>(first) * size_of(p.type(0)));
   } else {
     p.run(&run_copies);
-    add_copy(p, walk, 0, static_cast<Index>(write));
+    add_copy(p, loop, 0, static_cast<Index>(write));
   }
   return {};
 }
@@ -85,24 +85,24 @@ Status prepare_tile(Preparation& p) {
   for (std::size_t i = 0; i < repeats.size(); ++i) shape.push_back(repeats[i] * p.shape(0)[i]);
   PENSTOCK_TRY(p.write(0, p.type(0), shape));
   const Shape to = strides_of(shape), from = strides_of(p.shape(0));
-  Walk walk;
+  StridedLoop loop;
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    walk.add(repeats[i], {to[i] * p.shape(0)[i], 0, 0, 0});
-    walk.add(p.shape(0)[i], {to[i], from[i], 0, 0});
+    loop.add(repeats[i], {to[i] * p.shape(0)[i], 0, 0, 0});
+    loop.add(p.shape(0)[i], {to[i], from[i], 0, 0});
   }
   p.run(&run_copies);
-  add_copy(p, walk, 0, 0);
+  add_copy(p, loop, 0, 0);
   return {};
 }
 
 /// A loop over a part of tensor 0, whole but along an axis, and a tensor beside it.
-Walk part(const Shape& whole, Index axis, Index begin, Index extent) {
+StridedLoop part(const Shape& whole, Index axis, Index begin, Index extent) {
   const Index inner = elements(whole, axis + 1);
-  Walk walk;
-  walk.first = {begin * inner, 0, 0, 0};
-  walk.add(elements(whole, 0, axis), {whole[axis] * inner, extent * inner, 0, 0});
-  walk.add(extent * inner, {1, 1, 0, 0});
-  return walk;
+  StridedLoop loop;
+  loop.first = {begin * inner, 0, 0, 0};
+  loop.add(elements(whole, 0, axis), {whole[axis] * inner, extent * inner, 0, 0});
+  loop.add(extent * inner, {1, 1, 0, 0});
+  return loop;
 }
 
 Status prepare_concat(Preparation& p) {
@@ -222,9 +222,9 @@ Status prepare_depth_to_space(Preparation& p) {
   const bool channels_first = p.text("mode", "DCR") == "CRD";
   const Index of_channel = channels_first ? deep[1] * block * block : deep[1];
   const Index of_block = channels_first ? deep[1] : deep[1] * channels;
-  Walk walk;
+  StridedLoop loop;
   const auto add = [&](Index extent, Index of_wide, Index of_deep) {
-    walk.add(extent, {opens ? of_wide : of_deep, opens ? of_deep : of_wide, 0, 0});
+    loop.add(extent, {opens ? of_wide : of_deep, opens ? of_deep : of_wide, 0, 0});
   };
   add(x[0], wide[0], deep[0]);
   add(channels, wide[1], of_channel);
@@ -233,7 +233,7 @@ Status prepare_depth_to_space(Preparation& p) {
   add(columns, wide[3] * block, deep[3]);
   add(block, wide[3], of_block);
   p.run(&run_copies);
-  add_copy(p, walk, 0, 0);
+  add_copy(p, loop, 0, 0);
   return {};
 }
 

@@ -11,19 +11,19 @@ namespace penstock::network {
 
 namespace {
 
-/// Rows that were copied go back by the same walk.
+/// Rows that were copied go back by the same loop.
 float* rows_to(const Step& step, const Memory& memory) {
-  return step.walks.empty() ? step.result(0, memory) : step.spare(memory);
+  return step.loops.empty() ? step.result(0, memory) : step.spare(memory);
 }
 
 void put_back(const Step& step, const Memory& memory) {
-  if (step.walks.empty()) return;
-  const Walk& walk = step.walks[0];
+  if (step.loops.empty()) return;
+  const StridedLoop& loop = step.loops[0];
   const float* from = step.spare(memory);
   float* to = step.result(0, memory);
-  walk.rows([&](const Walk::Strides& at) {
-    for (Index i = 0; i < walk.inner(); ++i) {
-      to[at[1] + i * walk.inner_stride(1)] = from[at[0] + i * walk.inner_stride(0)];
+  loop.rows([&](const StridedLoop::Strides& at) {
+    for (Index i = 0; i < loop.inner(); ++i) {
+      to[at[1] + i * loop.inner_stride(1)] = from[at[0] + i * loop.inner_stride(0)];
     }
   });
 }
@@ -59,7 +59,7 @@ Status prepare_softmax(Preparation& p) {
   PENSTOCK_TRY(p.write(0, Type::f32, p.shape(0)));
   p.run(&run_softmax).variant = p.variant();
   lay_in_rows(p, {axis});
-  if (p.step.walks.empty()) p.in_place(0);
+  if (p.step.loops.empty()) p.in_place(0);
   return {};
 }
 

@@ -261,15 +261,15 @@ Index integer_binary(Binary op, Index a, Index b) {
   return static_cast<Index>(power);
 }
 
-/// A walk for each pair of reads; the result of one is the first operand of the next. f: a factor at the end, or none.
+/// A loop for each pair of reads; the result of one is the first operand of the next. f: a factor at the end, or none.
 void run_binary(const Step& step, const Memory& memory) {
   float* y = step.result(0, memory);
-  for (std::size_t k = 0; k < step.walks.size(); ++k) {
+  for (std::size_t k = 0; k < step.loops.size(); ++k) {
     const float *a = k == 0 ? step.floats(0, memory) : y, *b = step.floats(k + 1, memory);
-    const Walk& walk = step.walks[k];
-    walk.rows([&](const Walk::Strides& at) {
-      memory.kernels.binary(static_cast<Binary>(step.variant), walk.inner(), a + at[1], walk.inner_stride(1), b + at[2],
-                            walk.inner_stride(2), y + at[0]);
+    const StridedLoop& loop = step.loops[k];
+    loop.rows([&](const StridedLoop::Strides& at) {
+      memory.kernels.binary(static_cast<Binary>(step.variant), loop.inner(), a + at[1], loop.inner_stride(1), b + at[2],
+                            loop.inner_stride(2), y + at[0]);
     });
   }
   if (!step.f.empty()) memory.kernels.unary(Unary::affine, step.n[0], y, y, step.f[0], 0);
@@ -279,13 +279,13 @@ void run_other_binary(const Step& step, const Memory& memory) {
   const Type type = step.write_type(0);
   std::byte* y = step.write(0, memory);
   const auto op = static_cast<Binary>(step.variant);
-  for (std::size_t k = 0; k < step.walks.size(); ++k) {
+  for (std::size_t k = 0; k < step.loops.size(); ++k) {
     const std::byte *a = k == 0 ? step.read(0, memory) : y, *b = step.read(k + 1, memory);
     const Type of_b = step.read_type(k + 1);
-    const Walk& walk = step.walks[k];
-    walk.rows([&](const Walk::Strides& at) {
-      for (Index i = 0; i < walk.inner(); ++i) {
-        const Index of_a = at[1] + i * walk.inner_stride(1), other = at[2] + i * walk.inner_stride(2);
+    const StridedLoop& loop = step.loops[k];
+    loop.rows([&](const StridedLoop::Strides& at) {
+      for (Index i = 0; i < loop.inner(); ++i) {
+        const Index of_a = at[1] + i * loop.inner_stride(1), other = at[2] + i * loop.inner_stride(2);
         if (is_real(type) || is_real(of_b)) {
           set_real(type, y, at[0] + i, binary_of(op, real_at(type, a, of_a), real_at(of_b, b, other)));
         } else {
@@ -323,7 +323,7 @@ Status prepare_binary(Preparation& p) {
   step.variant = static_cast<int>(op);
   step.is_binary = floats;
   for (std::size_t i = 1; i < p.reads(); ++i) {
-    step.walks.push_back(broadcast_walk(shape, i == 1 ? p.shape(0) : shape, p.shape(i)));
+    step.loops.push_back(broadcast_loop(shape, i == 1 ? p.shape(0) : shape, p.shape(i)));
   }
   if (p.reads() > 2) return {};
   if (p.shape(0) == shape) p.in_place(0);

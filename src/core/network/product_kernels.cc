@@ -52,13 +52,13 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
       for (int v = 0; v < vectors; ++v) sums[r][v] = MulAdd(x, factor[v], sums[r][v]);
     }
   };
-  const auto walk = [&](Index lanes) HWY_ATTR {
+  const auto loop = [&](Index lanes) HWY_ATTR {
     for (Index k = 0; k < job.inner; ++k) {
       add(indirect ? b + job.offset[k] : b, k, lanes);
       if (!indirect) b += b_row;
     }
   };
-  count == L::lanes ? walk(L::lanes) : walk(count);
+  count == L::lanes ? loop(L::lanes) : loop(count);
   for (int r = 0; r < rows; ++r) {
     float* c = job.c + (row + r) * job.c_stride + column;
     for (int v = 0; v < vectors; ++v) L::store(sums[r][v], c + v * L::lanes, last(v));

@@ -48,11 +48,11 @@ Status prepare_matmul(Preparation& p) {
 void run_gemm(const Step& step, const Memory& memory) {
   step.first(step, memory);
   float* y = step.result(0, memory);
-  const Walk& walk = step.walks.back();
-  walk.rows([&](const Walk::Strides& at) {
+  const StridedLoop& loop = step.loops.back();
+  loop.rows([&](const StridedLoop::Strides& at) {
     float* row = y + at[0];
     const float* c = step.floats(2, memory) + at[1];
-    for (Index i = 0; i < walk.inner(); ++i) row[i] += step.f[0] * c[i * walk.inner_stride(1)];
+    for (Index i = 0; i < loop.inner(); ++i) row[i] += step.f[0] * c[i * loop.inner_stride(1)];
   });
 }
 
@@ -88,7 +88,7 @@ Status prepare_gemm(Preparation& p) {
   step.first = std::exchange(step.run, &run_gemm);
   step.absorb = nullptr;
   step.f = {beta};
-  step.walks.push_back(broadcast_walk(shape, p.shape(2)));
+  step.loops.push_back(broadcast_loop(shape, p.shape(2)));
   return {};
 }
 
@@ -199,11 +199,11 @@ Status prepare_einsum(Preparation& p) {
     if (letter.extent != 1) letters.push_back(letter);
   }
   if (p.reads() == 1) {
-    Walk walk;
-    for (const Letter& letter : letters) walk.add(letter.extent, {letter.c, letter.a, 0, 0});
+    StridedLoop loop;
+    for (const Letter& letter : letters) loop.add(letter.extent, {letter.c, letter.a, 0, 0});
     p.run([](const Step& step, const Memory& memory) {
-       copy(step.walks[0], sizeof(float), step.read(0, memory), step.write(0, memory));
-     }).walks = {walk};
+       copy(step.loops[0], sizeof(float), step.read(0, memory), step.write(0, memory));
+     }).loops = {loop};
     return {};
   }
   contract(p, letters, p.known_floats(1));

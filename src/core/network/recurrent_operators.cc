@@ -230,11 +230,11 @@ void pack(const Preparation& p, Layer& layer, AlignedVector<float>& packed) {
   for (Index direction = 0; direction < layer.directions; ++direction) {
     float* const to = packed.data() + direction * static_cast<Index>(layer.weights);
     const auto pack_rows = [&](std::size_t read, Index inner, Index begin, Index end, std::size_t place) {
-      Walk walk;
-      walk.add(inner, {end - begin, 1, 0, 0});
-      walk.add(end - begin, {1, inner, 0, 0});
+      StridedLoop loop;
+      loop.add(inner, {end - begin, 1, 0, 0});
+      loop.add(end - begin, {1, inner, 0, 0});
       AlignedVector<float> panels;
-      pack_panels(p.known_floats(read) + (direction * units + begin) * inner, inner, end - begin, walk, panel, 1,
+      pack_panels(p.known_floats(read) + (direction * units + begin) * inner, inner, end - begin, loop, panel, 1,
                   panels);
       std::ranges::copy(panels, to + place);
     };

@@ -44,7 +44,7 @@ float reduce_row(Kind kind, const Kernels& kernels, Index n, const float* x) {
   return 0;
 }
 
-/// n: rows, columns; walks[0]: a copy before it, if there is one.
+/// n: rows, columns; loops[0]: a copy before it, if there is one.
 void run_reduction(const Step& step, const Memory& memory) {
   const auto* x = reinterpret_cast<const float*>(rows_of(step, memory));
   float* y = step.result(0, memory);
@@ -172,30 +172,30 @@ constexpr int of(Kind kind) { return static_cast<int>(kind); }
 }  // namespace
 
 const std::byte* rows_of(const Step& step, const Memory& memory) {
-  if (step.walks.empty()) return step.read(0, memory);
+  if (step.loops.empty()) return step.read(0, memory);
   auto* to = reinterpret_cast<std::byte*>(step.spare(memory));
-  copy(step.walks[0], size_of(step.read_type(0)), step.read(0, memory), to);
+  copy(step.loops[0], size_of(step.read_type(0)), step.read(0, memory), to);
   return to;
 }
 
 void lay_in_rows(Preparation& p, const std::vector<Index>& axes) {
   const Shape strides = strides_of(p.shape(0));
-  Walk walk;
+  StridedLoop loop;
   Index columns = 1, left = p.count(0);
   for (const bool inner : {false, true}) {
     for (Index i = 0; i < p.rank(0); ++i) {
       if ((std::ranges::find(axes, i) != axes.end()) != inner) continue;
       const Index extent = p.shape(0)[i];
       left = extent == 0 ? 0 : left / extent;
-      walk.add(extent, {left, strides[i], 0, 0});
+      loop.add(extent, {left, strides[i], 0, 0});
       if (inner) columns *= extent;
     }
   }
   Index rows = 1;
   for (Index i = 0; i < p.rank(0); ++i) rows *= std::ranges::find(axes, i) != axes.end() ? 1 : p.shape(0)[i];
   p.step.n = {rows, columns};
-  if (walk.contiguous(2) || walk.empty()) return;
-  p.step.walks = {walk};
+  if (loop.contiguous(2) || loop.empty()) return;
+  p.step.loops = {loop};
   p.step.scratch_bytes = bytes_of(p.type(0), p.shape(0));
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/aligned.h"
 #include "network/kernels.h"
-#include "network/walk.h"
+#include "network/strided_loop.h"
 
 namespace penstock::network {
 
@@ -74,7 +74,7 @@ struct Step {
   std::vector<Type> types;  ///< Of what it reads, then of what it writes.
   std::vector<Index> n;
   std::vector<float> f;
-  std::vector<Walk> walks;
+  std::vector<StridedLoop> loops;
   Weights packed;
   AlignedVector<float> bias;
   Product product;

@@ -32,7 +32,7 @@ inline void StoreProduct(const ScanLayer<float>&, const ScanSite<float>* site, i
 }
 
 inline void RunProduct(const ScanLayer<float>& job, const ScanLayerPart& part) {
-  WalkLayer<Int8Weight, Product::gates>(job, part, &StoreProduct);
+  RunSitesOfPart<Int8Weight, Product::gates>(job, part, &StoreProduct);
 }
 
 inline void FillInt8Engines(int cell, CellKernels<float>& kernels) {

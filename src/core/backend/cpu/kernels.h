@@ -296,7 +296,7 @@ struct ScanLayer {
   Real* carry = nullptr;              // [B, H] in slot order: the state entering the part, then the one leaving it
   std::uint16_t* rounded = nullptr;   // [threads, kScanSites + kRoundedRows, rounded_inputs()], scratch, or null
 
-  bool walks() const { return y.data != nullptr || y_bf16.data != nullptr; }
+  bool has_outputs() const { return y.data != nullptr || y_bf16.data != nullptr; }
 };
 
 /// Steps of a scan layer whose inputs are used for all channels before going on: they stay in the second-level cache.
@@ -359,7 +359,7 @@ template <class Real, class Stored = Real>
 struct ScanBackwardKernels {
   using Job = ScanBackward<Real, Stored>;
   using Piece = ScanGradient<Real, Stored>;
-  void (*walk)(const Job& job, const ScanPart& part, Real* carry) = nullptr;
+  void (*run)(const Job& job, const ScanPart& part, Real* carry) = nullptr;
   void (*summary)(const Job& job, const ScanPart& part, const ScanEffect<Real>& effect) = nullptr;
   std::size_t (*panels)(Index gates, Index input, Index hidden) = nullptr;
   void (*pack)(Index gates, Index input, Index hidden, StoredWeights<Real> weight_ih, Real* packed) = nullptr;

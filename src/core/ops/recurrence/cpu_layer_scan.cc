@@ -107,8 +107,8 @@ void CpuLayer<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, cons
       const auto& span = pieces_.spans()[static_cast<std::size_t>(task / blocks)];
       const Index begin = task % blocks, end = std::min(blocks, begin + last - task);
       const Index channel_end = std::min(end * kernels_.lanes, hidden_);
-      kernels.walk(job, {span.slot, span.begin, span.end, begin * kernels_.lanes, channel_end},
-                   space.dstate + span.slot * hidden_);
+      kernels.run(job, {span.slot, span.begin, span.end, begin * kernels_.lanes, channel_end},
+                  space.dstate + span.slot * hidden_);
       task += end - begin;
     }
     return;
@@ -128,12 +128,12 @@ void CpuLayer<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, cons
     // A chunk that is scanned at once is scanned again below, to the same bits: its offsets stay what enters it.
     for (Index chunk = chunks - 1; chunk >= 0; --chunk) {
       pass_chunk(space.chunks.at(chunk), chunk > 0, hidden_, space.dstate + span.slot * hidden_,
-                 [&](Real* state) { kernels.walk(job, part_of(chunk), state); });
+                 [&](Real* state) { kernels.run(job, part_of(chunk), state); });
     }
   }
   member.wait();
   for (Index chunk = mine; chunk < end; ++chunk) {
-    kernels.walk(job, part_of(chunk), space.chunks.at(chunk).offset);
+    kernels.run(job, part_of(chunk), space.chunks.at(chunk).offset);
   }
   member.wait();
   if (member.thread == 0) std::copy_n(space.chunks.at(0).offset, hidden_, space.dstate + span.slot * hidden_);

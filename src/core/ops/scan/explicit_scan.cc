@@ -54,7 +54,7 @@ class CpuScan final : public ScanPass {
     job.plan = geometry_.plan();
     describe(memory.terms, job.gate);
     job.y = rows<Real>(memory.h, of_h);
-    walk(
+    run_parts(
         carry, kernels.lanes, [&](const cpu::ScanPart& part, Real* state) { kernels.scan_forward(job, part, state); },
         [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
           kernels.scan_forward_summary(job, part, effect);
@@ -80,9 +80,9 @@ class CpuScan final : public ScanPass {
     for (std::size_t i = 0; i < terms(); ++i) {
       job.dgate[i] = {rows<Real>(*gradients[i], of_da + static_cast<int>(i)), kernels.lanes, false};
     }
-    walk(
+    run_parts(
         carry, kernels.lanes,
-        [&](const cpu::ScanPart& part, Real* state) { kernels.scan_backward.walk(job, part, state); },
+        [&](const cpu::ScanPart& part, Real* state) { kernels.scan_backward.run(job, part, state); },
         [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
           kernels.scan_backward.summary(job, part, effect);
         });
@@ -132,7 +132,7 @@ class CpuScan final : public ScanPass {
 
   /// Calls run(part, carry), or in chunks summary(part, effect) before it, as the plan has it.
   template <class Run, class Summary>
-  void walk(Real* carry, Index lanes, const Run& run, const Summary& summary) {
+  void run_parts(Real* carry, Index lanes, const Run& run, const Summary& summary) {
     const cpu::RowPlan& plan = geometry_.plan();
     if (plan_.algorithm == Algorithm::scan) {
       Real* const gains = carry + gains_;

@@ -43,9 +43,9 @@ auto wide(Real x) {
 
 /// Leaves the state that enters a chunk in its offsets, and in `running` [C], where it came from, the state that leaves
 /// it, as far as its summary says. Where that is no finite number the summary may be wrong (sums that overflow by
-/// themselves alone, a gain of zero times infinity), and walk(carry) says it at once. Returns whether that was so.
-template <class Real, class Walk>
-bool pass_chunk(const cpu::ScanEffect<Real>& effect, bool summarised, Index channels, Real* running, const Walk& walk) {
+/// themselves alone, a gain of zero times infinity), and run(carry) computes it at once. Returns whether that was so.
+template <class Real, class Run>
+bool pass_chunk(const cpu::ScanEffect<Real>& effect, bool summarised, Index channels, Real* running, const Run& run) {
   bool finite = true;
   using std::isfinite;  // of numbers; what tests count with has one of its own
   for (Index c = 0; c < channels; ++c) {
@@ -59,7 +59,7 @@ bool pass_chunk(const cpu::ScanEffect<Real>& effect, bool summarised, Index chan
   }
   if (finite || !summarised) return false;
   std::copy_n(effect.offset, channels, running);
-  walk(running);
+  run(running);
   return true;
 }
 
@@ -100,9 +100,9 @@ void scan_in_chunks(const ScanChunks& cut, Real* carry, const ChunkSpace<Real>& 
     const Index count = count_of(slot);
     for (Index i = 0; i < count; ++i) {
       const Index chunk = cut.backward ? count - 1 - i : i;
-      const bool walked = pass_chunk(effect_of(slot, chunk), chunk != last_of(slot), channels, carry + slot * channels,
-                                     [&](Real* state) { run(part_of(slot, chunk), state); });
-      effect_of(slot, chunk).gain[0] = walked ? Real(1) : Real(0);
+      const bool has_run = pass_chunk(effect_of(slot, chunk), chunk != last_of(slot), channels, carry + slot * channels,
+                                      [&](Real* state) { run(part_of(slot, chunk), state); });
+      effect_of(slot, chunk).gain[0] = has_run ? Real(1) : Real(0);
     }
   }
   for_each_chunk([&](const cpu::ScanPart& part, Index chunk, int) {

@@ -7,14 +7,14 @@ namespace penstock::data {
 using training::Segment;
 
 SeriesSteps::SeriesSteps(const std::vector<Segment>& segments) {
-  const auto walk = [&](Index first, Index end) {
+  const auto add_steps = [&](Index first, Index end) {
     if (first < end && !rows.empty()) starts.push_back(static_cast<Index>(rows.size()));
     for (Index row = first; row < end; ++row) rows.push_back(row);
   };
-  for (const Segment& segment : segments) walk(segment.first, segment.training_end - 1);
+  for (const Segment& segment : segments) add_steps(segment.first, segment.training_end - 1);
   training = static_cast<Index>(rows.size());
   for (const Segment& segment : segments) {
-    if (segment.held_out() > 0) walk(segment.training_end - 1, segment.end - 1);
+    if (segment.held_out() > 0) add_steps(segment.training_end - 1, segment.end - 1);
   }
   held_out = static_cast<Index>(rows.size()) - training;
 }

@@ -23,24 +23,24 @@ void SmoothingState::add(double factor, const SmoothingState& other) {
 
 FirstState::FirstState(const Smoothing& smoothing, Index rows)
     : singles_(smoothing.has_trend ? 2 : 1), states_(static_cast<std::size_t>(smoothing.states())) {
-  const std::size_t walks = std::min(states_, singles_ + 1), n = states_;
-  for (std::size_t i = 0; i < walks; ++i) {
+  const std::size_t responses = std::min(states_, singles_ + 1), n = states_;
+  for (std::size_t i = 0; i < responses; ++i) {
     SmoothingState state(smoothing, static_cast<Index>(i));
     std::vector<double>& errors = errors_.emplace_back();
     for (Index row = 0; row < rows; ++row) errors.push_back(state.see(smoothing, 0.0));
   }
   factor_.assign(n * n, 0.0);
   for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j < walks; ++j) {
+    for (std::size_t j = 0; j < responses; ++j) {
       if (i >= j) factor_[i * n + j] = product(i, errors_[j]);
     }
   }
   // Two seasons that are each one row later have the same product but for what has left at the end.
-  for (std::size_t i = walks; i < n; ++i) {
-    for (std::size_t j = walks; j <= i; ++j) {
+  for (std::size_t i = responses; i < n; ++i) {
+    for (std::size_t j = responses; j <= i; ++j) {
       const std::vector<double>& errors = errors_.back();
       const auto gone = [&](std::size_t one) {
-        const std::size_t delay = walk_of(one - 1).delay;
+        const std::size_t delay = response_of(one - 1).delay;
         return delay < errors.size() ? errors[errors.size() - 1 - delay] : 0.0;
       };
       factor_[i * n + j] = factor_[(i - 1) * n + j - 1] - gone(i) * gone(j);
@@ -52,10 +52,10 @@ FirstState::FirstState(const Smoothing& smoothing, Index rows)
 }
 
 double FirstState::product(std::size_t one, std::span<const double> errors) const {
-  const auto [walk, delay] = walk_of(one);
+  const auto [response, delay] = response_of(one);
   if (delay >= errors.size()) return 0.0;
-  return std::inner_product(errors.begin() + static_cast<std::ptrdiff_t>(delay), errors.end(), errors_[walk].begin(),
-                            0.0);
+  return std::inner_product(errors.begin() + static_cast<std::ptrdiff_t>(delay), errors.end(),
+                            errors_[response].begin(), 0.0);
 }
 
 std::vector<double> FirstState::solve(std::span<const double> errors) const {
@@ -70,7 +70,7 @@ LinearForecast smooth(const Smoothing& smoothing, Index lags, Index horizon) {
   LinearForecast forecast{.lags = lags, .horizon = horizon, .weights = {}, .bias = {}};
   forecast.weights.assign(static_cast<std::size_t>(lags * horizon), 0.0);
   forecast.bias.assign(static_cast<std::size_t>(horizon), smoothing.zero);
-  std::vector<SmoothingState> last;  // of walks from each unit through zeros
+  std::vector<SmoothingState> last;  // of the response to each unit
   for (Index one = 0; one < smoothing.states(); ++one) {
     SmoothingState& state = last.emplace_back(smoothing, one);
     for (Index row = 0; row < lags; ++row) state.see(smoothing, 0.0);

@@ -74,17 +74,19 @@ class FirstState {
   FirstState(const Smoothing& smoothing, Index rows);
 
   bool is_solvable() const { return solvable_; }
-  /// The free numbers, from the errors [rows] of a walk that began with zeros.
+  /// The free numbers, from the errors [rows] of a run that began with zeros.
   std::vector<double> solve(std::span<const double> errors) const;
 
  private:
-  /// Number of the walk through rows of zeros that begins with 1 at a place, and its delay in rows. The seasons share
-  /// the walk of the first, since each of them begins it anew.
-  struct Walk {
-    std::size_t walk, delay;
+  /// Number of the response to 1 at a place, and its delay in rows. The seasons share the response of the first, since
+  /// each of them begins it anew.
+  struct Response {
+    std::size_t response, delay;
   };
-  Walk walk_of(std::size_t one) const { return one < singles_ ? Walk{one, 0} : Walk{singles_, one - singles_}; }
-  /// Inner product of other errors [rows] with those of a walk.
+  Response response_of(std::size_t one) const {
+    return one < singles_ ? Response{one, 0} : Response{singles_, one - singles_};
+  }
+  /// Inner product of other errors [rows] with those of a response.
   double product(std::size_t one, std::span<const double> errors) const;
 
   std::size_t singles_, states_;             // numbers that are no seasons, and all

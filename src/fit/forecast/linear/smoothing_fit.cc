@@ -85,9 +85,9 @@ bool add_squares(const Smoothing& smoothing, std::span<const double> z, Squares&
   const auto rows = static_cast<Index>(z.size()), horizon = static_cast<Index>(squares.sums.size());
   const FirstState first(smoothing, rows);
   if (!first.is_solvable()) return false;
-  SmoothingState walk(smoothing);
+  SmoothingState from_zeros(smoothing);
   std::vector<double> errors;
-  for (Index row = 0; row < rows; ++row) errors.push_back(walk.see(smoothing, z[row] - smoothing.zero));
+  for (Index row = 0; row < rows; ++row) errors.push_back(from_zeros.see(smoothing, z[row] - smoothing.zero));
   const std::vector<double> numbers = first.solve(errors);
   SmoothingState state(smoothing);
   for (std::size_t i = 0; i < numbers.size(); ++i) {

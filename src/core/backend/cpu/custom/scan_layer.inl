@@ -10,7 +10,7 @@ struct TileSteps<Real, Cell> {
   using Gates = V[Cell::gates];
 
   HWY_INLINE TileSteps(const ScanLayer<Real>& job, ScanPlace at, const Gates* gates, int rows) {
-    if (!job.walks()) return;
+    if (!job.has_outputs()) return;
     const CellProgram<Real>& custom = CustomJob(job).custom;
     const Program& program = custom.cell->forward;
     TileSlots<V> slots(program);

@@ -215,7 +215,7 @@ void BackwardTiles(const DenseBackward<RealOf<Panel>>& job, const GradientGroup<
   if constexpr (std::is_same_v<Panel, float>) {
     if (job.mixed < head_size) return NarrowBackwardTiles<width>(job, group, part, slot_end, step);
   }
-  WalkBlocks(part, step, 1, [&](Index block, Index) HWY_ATTR {
+  ForEachBlock(part, step, 1, [&](Index block, Index) HWY_ATTR {
     const Index head = block / blocks_per_head;
     const Index first_unit = block % blocks_per_head * units;
     const Panel* panel = group.panels + block * HeadStride<Panel>(head_size) * gate_count * units;

@@ -12,7 +12,7 @@ void BackwardProduct(const DenseBackward<float>& job, const GradientGroup<Bf16Ti
   Simd zeros[width];
   for (Simd& zero : zeros) zero = Simd(0);
   TileSums<width> sums;
-  WalkBlocks(part, step, 1, [&](Index block, Index) HWY_ATTR {
+  ForEachBlock(part, step, 1, [&](Index block, Index) HWY_ATTR {
     const Index head = block / blocks_per_head, first_unit = block % blocks_per_head * units;
     const Panel* panel = group.panels + block * inputs * gate_count * units;
     for (Index slot = part.slot_begin; slot < slot_end; slot += 2 * kTileRows) {

@@ -261,7 +261,7 @@ void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   constexpr std::integral_constant<int, 2> two;
   // A single row of fewer than four sums a block would leave the multipliers waiting for each other.
   const bool paired = slot_end - part.slot_begin == 1 && vectors < 4;
-  WalkBlocks(part, step, paired ? blocks_per_head : 1, [&](Index block, Index count) HWY_ATTR {
+  ForEachBlock(part, step, paired ? blocks_per_head : 1, [&](Index block, Index count) HWY_ATTR {
     if (count == 2) return run(one, two, part.slot_begin, block);
     ForEachTile<MaxTileRows<Panel, vectors>()>(part.slot_begin, slot_end,
                                                [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });

@@ -142,19 +142,19 @@ constexpr int kRegisters = HWY_TARGET == HWY_AVX3 ? 32 : 16;
 /// themselves and one broadcast value. The others take passes of their own, which read other lines of the panel. For
 /// one row nothing is read twice anyway, and memory is best read in one stream.
 template <int rows, int vectors>
-constexpr int VectorsOfWalk() {
+constexpr int VectorsOfPass() {
   int count = vectors;
   while (rows > 1 && count > 1 && rows * count + count + 1 > kRegisters) count = (count + 1) / 2;
   return count;
 }
 
-/// Calls walk(std::integral_constant<int, first>, std::integral_constant<int, count>) until all vectors are multiplied.
-template <int rows, int vectors, int first = 0, class Walk>
-HWY_INLINE void WalkVectors(const Walk& walk) {
+/// Calls run(std::integral_constant<int, first>, std::integral_constant<int, count>) until all vectors are multiplied.
+template <int rows, int vectors, int first = 0, class Run>
+HWY_INLINE void ForVectorsOfPass(const Run& run) {
   if constexpr (first < vectors) {
-    constexpr int count = std::min(VectorsOfWalk<rows, vectors>(), vectors - first);
-    walk(std::integral_constant<int, first>(), std::integral_constant<int, count>());
-    WalkVectors<rows, vectors, first + count>(walk);
+    constexpr int count = std::min(VectorsOfPass<rows, vectors>(), vectors - first);
+    run(std::integral_constant<int, first>(), std::integral_constant<int, count>());
+    ForVectorsOfPass<rows, vectors, first + count>(run);
   }
 }
 
@@ -168,18 +168,18 @@ requires(!Rounded<Panel>) HWY_INLINE const Panel* AccumulatePanel(const Real* co
                                                                   typename LanesOf<Panel>::V (&acc)[rows][vectors]) {
   using L = LanesOf<Panel>;
   using V = typename L::V;
-  WalkVectors<rows, vectors>([&](auto first, auto count) HWY_ATTR {
-    constexpr int begin = decltype(first)::value, walked = decltype(count)::value;
+  ForVectorsOfPass<rows, vectors>([&](auto first, auto count) HWY_ATTR {
+    constexpr int begin = decltype(first)::value, vectors_of_pass = decltype(count)::value;
     const Panel* from = panel + begin * L::lanes;
     for (Index k = 0; k < k_count; ++k, from += vectors * L::lanes) {
-      V b[walked];
+      V b[vectors_of_pass];
       if constexpr (ahead > 0) {
-        for (int v = 0; v < walked; ++v) __builtin_prefetch(from + (ahead + v) * L::lanes, 0, 3);
+        for (int v = 0; v < vectors_of_pass; ++v) __builtin_prefetch(from + (ahead + v) * L::lanes, 0, 3);
       }
-      for (int v = 0; v < walked; ++v) b[v] = L::load(RealsOf(from + v * L::lanes));
+      for (int v = 0; v < vectors_of_pass; ++v) b[v] = L::load(RealsOf(from + v * L::lanes));
       for (int m = 0; m < rows; ++m) {
         const V x(a[m][k]);
-        for (int v = 0; v < walked; ++v) acc[m][begin + v] = MulAdd(x, b[v], acc[m][begin + v]);
+        for (int v = 0; v < vectors_of_pass; ++v) acc[m][begin + v] = MulAdd(x, b[v], acc[m][begin + v]);
       }
     }
   });
@@ -194,17 +194,17 @@ HWY_INLINE void AccumulateRows(const Real* a, Index stride, Index k_count, const
   using L = Lanes<Real>;
   using V = typename L::V;
   constexpr int thirds = (rows + 2) / 3;
-  WalkVectors<rows, vectors>([&](auto first, auto count) HWY_ATTR {
-    constexpr int begin = decltype(first)::value, walked = decltype(count)::value;
+  ForVectorsOfPass<rows, vectors>([&](auto first, auto count) HWY_ATTR {
+    constexpr int begin = decltype(first)::value, vectors_of_pass = decltype(count)::value;
     const Real* base[thirds];
     for (int j = 0; j < thirds; ++j) base[j] = a + 3 * j * stride;
     const Real* from = panel + begin * L::lanes;
     for (Index k = 0; k < k_count; ++k, from += vectors * L::lanes) {
-      V b[walked];
-      for (int v = 0; v < walked; ++v) b[v] = L::load(from + v * L::lanes);
+      V b[vectors_of_pass];
+      for (int v = 0; v < vectors_of_pass; ++v) b[v] = L::load(from + v * L::lanes);
       for (int m = 0; m < rows; ++m) {
         const V x(base[m / 3][m % 3 * stride]);
-        for (int v = 0; v < walked; ++v) acc[m][begin + v] = MulAdd(x, b[v], acc[m][begin + v]);
+        for (int v = 0; v < vectors_of_pass; ++v) acc[m][begin + v] = MulAdd(x, b[v], acc[m][begin + v]);
       }
       for (int j = 0; j < thirds; ++j) ++base[j];
     }
@@ -301,7 +301,7 @@ HWY_INLINE void ForEachTile(Index begin, Index end, const Tile& tile) {
 /// Calls visit(block, count) for the blocks of a part, two at a time where both lie in one run of `run` blocks. Every
 /// other step runs backwards, so that what the cache still holds of the panels is used before it is gone.
 template <class Visit>
-HWY_INLINE void WalkBlocks(const DensePart& part, Index step, Index run, const Visit& visit) {
+HWY_INLINE void ForEachBlock(const DensePart& part, Index step, Index run, const Visit& visit) {
   const bool backwards = step % 2 != 0;
   const Index blocks = part.block_end - part.block_begin;
   for (Index done = 0, count = 1; done < blocks; done += count) {

@@ -177,23 +177,23 @@ HWY_INLINE void AccumulatePanel(const std::int8_t* const (&a)[rows], Index k_cou
   const float* const scales = ScalesBehind(panel, inputs, vectors * Simd::lanes);
   RowScale tail[rows];
   for (int m = 0; m < rows; ++m) tail[m] = LoadRowScale(a[m], inputs);
-  WalkVectors<rows, vectors>([&](auto first, auto count) HWY_ATTR {
-    constexpr int begin = decltype(first)::value, walked = decltype(count)::value;
-    Sums32 sum[rows][walked];
+  ForVectorsOfPass<rows, vectors>([&](auto first, auto count) HWY_ATTR {
+    constexpr int begin = decltype(first)::value, vectors_of_pass = decltype(count)::value;
+    Sums32 sum[rows][vectors_of_pass];
     for (int m = 0; m < rows; ++m) {
-      for (int v = 0; v < walked; ++v) sum[m][v] = hn::Zero(hn::RebindToSigned<Simd::Tag>());
+      for (int v = 0; v < vectors_of_pass; ++v) sum[m][v] = hn::Zero(hn::RebindToSigned<Simd::Tag>());
     }
     const Int8Weight* from = panel + 4 * begin * Simd::lanes;
     for (Index k = 0; k < inputs; k += 4, from += 4 * vectors * Simd::lanes) {
-      WeightQuads w[walked];
-      for (int v = 0; v < walked; ++v) w[v] = LoadQuads(from + 4 * v * Simd::lanes);
+      WeightQuads w[vectors_of_pass];
+      for (int v = 0; v < vectors_of_pass; ++v) w[v] = LoadQuads(from + 4 * v * Simd::lanes);
       for (int m = 0; m < rows; ++m) {
         const InputQuad x = LoadQuad(a[m] + k);
-        for (int v = 0; v < walked; ++v) sum[m][v] = AddQuads(x, w[v], sum[m][v]);
+        for (int v = 0; v < vectors_of_pass; ++v) sum[m][v] = AddQuads(x, w[v], sum[m][v]);
       }
     }
     for (int m = 0; m < rows; ++m) {
-      for (int v = 0; v < walked; ++v) {
+      for (int v = 0; v < vectors_of_pass; ++v) {
         acc[m][begin + v] = AddScaled(acc[m][begin + v], sum[m][v], tail[m], scales + (begin + v) * Simd::lanes);
       }
     }

@@ -91,7 +91,7 @@ HWY_INLINE void StepGates(const CellStep<RealOf<Panel>>& job, const StepBlocks& 
   const StepOperand<Panel>* const operand = StepState<Panel>(job, state);
   const Index size = DenseStepVectorSize<Panel>(gate_count, job.input, job.head_size);
   WithStepWidth<Panel, gate_count, narrow>(blocks.width, [&](auto width) HWY_ATTR {
-    WalkStep<decltype(width)::value>(
+    ForEachStepBlock<decltype(width)::value>(
         narrow ? 1 : job.heads, blocks, job.backwards, [&](auto vectors, Index head, Index first) HWY_ATTR {
           StepBlock<Panel, Cell, first_gate, gate_count, decltype(vectors)::value, narrow>(
               job, x, operand, panels + (head * blocks.vectors + first) * size, head, first, h_is_read);

@@ -56,7 +56,7 @@ constexpr Index StepPanelSize(Index k_count, Index vectors) {
 
 /// Calls visit(std::integral_constant<int, vectors>, head, first vector) for every block.
 template <int width, class Visit>
-HWY_INLINE void WalkStep(Index heads, const StepBlocks& blocks, bool backwards, const Visit& visit) {
+HWY_INLINE void ForEachStepBlock(Index heads, const StepBlocks& blocks, bool backwards, const Visit& visit) {
   const Index wide = blocks.vectors / width, all = wide + blocks.vectors % width;
   for (Index h = 0; h < heads; ++h) {
     const Index head = backwards ? heads - 1 - h : h;

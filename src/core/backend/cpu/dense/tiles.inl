@@ -138,7 +138,7 @@ class ForwardTileStep {
 
   static Index row_stride(Index blocks) { return blocks * vectors + 1; }
 
-  /// Every other step runs backwards, as WalkBlocks() does.
+  /// Every other step runs backwards, as ForEachBlock() does.
   HWY_INLINE void multiply(const TileOperands& a, const Panel* panels, const float* bias, Index rows, Index block,
                            Index count, Sums& sums) const {
     const Index panel_size = PanelInputs<Panel>(a.inputs) * vectors * Simd::lanes, head = block / blocks_per_head_;

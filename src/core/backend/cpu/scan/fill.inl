@@ -5,7 +5,7 @@ void FillScans(CellKernels<Real>& kernels) {
   kernels.lanes = Lanes<Real>::lanes;
   kernels.scan_forward = &RunScanForward<Real, Cell>;
   kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
-  kernels.scan_backward.walk = &RunScanBackward<Real, Cell>;
+  kernels.scan_backward.run = &RunScanBackward<Real, Cell>;
   kernels.scan_backward.summary = &RunScanBackwardSummary<Real, Cell>;
 }
 

@@ -71,15 +71,15 @@ struct TileSteps {
 /// Takes the gates of `rows` sites for one vector of channels into the recurrence, and to memory where training wants
 /// them. Tiles call it by a pointer. They are therefore compiled once for all cells with as many gates.
 template <class Panel, class Cell>
-void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>>* site, int rows, Index channel,
-               Index count, const typename Lanes<RealOf<Panel>>::V (*gates)[Cell::gates]) {
+void RunSiteGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>>* site, int rows, Index channel,
+                  Index count, const typename Lanes<RealOf<Panel>>::V (*gates)[Cell::gates]) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
-  const bool walk = job.walks();
+  const bool has_outputs = job.has_outputs();
   const Index hidden = job.hidden;
   Real* carry = site[0].carry + channel;
-  V h = walk ? L::load(carry, count) : V(0);
+  V h = has_outputs ? L::load(carry, count) : V(0);
   const TileSteps<Real, Cell> steps(job, {channel, count}, gates, rows);
   for (int m = 0; m < rows; ++m) {
     if (site[m].wx != nullptr) {
@@ -92,7 +92,7 @@ void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>
         }
       }
     }
-    if (!walk) continue;
+    if (!has_outputs) continue;
     if (site[m].carry + channel != carry) {
       L::store(h, carry, count);
       carry = site[m].carry + channel;
@@ -107,12 +107,12 @@ void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>
     }
     L::store(h, site[m].y + channel, count);
   }
-  if (walk) L::store(h, carry, count);
+  if (has_outputs) L::store(h, carry, count);
 }
 
 template <class Panel, int G>
-using GateWalk = void (*)(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>>* site, int rows,
-                          Index channel, Index count, const typename Lanes<RealOf<Panel>>::V (*gates)[G]);
+using SiteGates = void (*)(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>>* site, int rows,
+                           Index channel, Index count, const typename Lanes<RealOf<Panel>>::V (*gates)[G]);
 
 template <class Real, int G>
 HWY_INLINE void LoadScanBias(const ScanLayer<Real>& job, Index channel, Index count,
@@ -156,7 +156,7 @@ HWY_INLINE SiteOperands<Panel> OperandsOf(const ScanLayer<RealOf<Panel>>& job, c
 
 template <class Panel, int G, int rows>
 HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<RealOf<Panel>>& sites,
-                         const SiteOperands<Panel>& x, Index first, Index block, GateWalk<Panel, G> walk) {
+                         const SiteOperands<Panel>& x, Index first, Index block, SiteGates<Panel, G> run) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
@@ -170,13 +170,13 @@ HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<Re
       x.rows + first * x.stride, x.stride, job.input,
       reinterpret_cast<const Panel*>(job.packed) + block * PanelInputs<Panel>(job.input) * G * L::lanes, acc);
   CopySums<Real>(acc, sums);
-  walk(job, sites.site + first, rows, channel, count, sums);
+  run(job, sites.site + first, rows, channel, count, sums);
 }
 
 /// A single site: several vectors of channels at once.
 template <class Panel, int G, int blocks>
 HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const OperandOf<Panel>* x,
-                           const ScanSite<RealOf<Panel>>& site, Index block, GateWalk<Panel, G> walk) {
+                           const ScanSite<RealOf<Panel>>& site, Index block, SiteGates<Panel, G> run) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
@@ -191,23 +191,24 @@ HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const OperandOf<
   CopySums<Real>(acc, sums);
   for (int p = 0; p < blocks; ++p) {
     const Index channel = (block + p) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
-    walk(job, &site, 1, channel, count, &sums[p]);
+    run(job, &site, 1, channel, count, &sums[p]);
   }
 }
 
 /// All vectors of channels of a part for sites whose inputs are at `x`.
 template <int G, class Panel>
-void WalkSites(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part, const ScanSites<RealOf<Panel>>& sites,
-               const SiteOperands<Panel>& x, GateWalk<Panel, G> walk) {
+void RunSites(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part, const ScanSites<RealOf<Panel>>& sites,
+              const SiteOperands<Panel>& x, SiteGates<Panel, G> run) {
   for (Index block = part.block_begin; block < part.block_end; ++block) {
     ForEachTile<ScanTileRows<Panel, G>>(0, sites.count, [&](auto rows, Index first) HWY_ATTR {
-      ScanTile<Panel, G, decltype(rows)::value>(job, sites, x, first, block, walk);
+      ScanTile<Panel, G, decltype(rows)::value>(job, sites, x, first, block, run);
     });
   }
 }
 
 template <class Panel, int G>
-HWY_NOINLINE void WalkLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part, GateWalk<Panel, G> walk) {
+HWY_NOINLINE void RunSitesOfPart(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part,
+                                 SiteGates<Panel, G> run) {
   using Real = RealOf<Panel>;
   constexpr int rows = ScanTileRows<Panel, G>;
   PanelUse<Panel> use;
@@ -220,17 +221,17 @@ HWY_NOINLINE void WalkLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayer
     const SiteOperands<Panel> x = OperandsOf<Panel>(job, part, sites);
     if (sites.count == 1) {
       ForEachTile<4>(part.block_begin, part.block_end, [&](auto blocks, Index block) HWY_ATTR {
-        ScanSingle<Panel, G, decltype(blocks)::value>(job, x.rows, sites.site[0], block, walk);
+        ScanSingle<Panel, G, decltype(blocks)::value>(job, x.rows, sites.site[0], block, run);
       });
       continue;
     }
-    WalkSites<G>(job, part, sites, x, walk);
+    RunSites<G>(job, part, sites, x, run);
   }
 }
 
 template <class Panel, class Cell>
 void RunScanLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part) {
-  WalkLayer<Panel, Cell::gates>(job, part, &WalkGates<Panel, Cell>);
+  RunSitesOfPart<Panel, Cell::gates>(job, part, &RunSiteGates<Panel, Cell>);
 }
 
 /// Panels of weight_ih [G*H, I]: for each vector of channels, for each input, the gates side by side.

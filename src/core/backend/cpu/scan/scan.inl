@@ -77,7 +77,7 @@ HWY_INLINE void ForSplitChannels(const ScanPart& part, const Body& body) {
 
 /// `all`: infinite states, too, of a rule that splits its gains.
 template <bool all, class Real, class Cell>
-HWY_INLINE void WalkForwards(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
+HWY_INLINE void StepForwards(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
@@ -112,32 +112,32 @@ HWY_INLINE void WalkForwards(const ScanForward<Real>& job, const ScanPart& part,
   }
 }
 
-/// Runs a part by walk(infinite states, too), quickly where its states are finite. What was infinite stays so, until
+/// Runs a part by run(infinite states, too), quickly where its states are finite. What was infinite stays so, until
 /// a reset; and running twice takes operands that the first time leaves as they were.
-template <class Real, class Walk>
-HWY_INLINE void WalkAgainIfInfinite(const ScanPart& part, bool may_repeat, Real* carry, const Walk& walk) {
+template <class Real, class Run>
+HWY_INLINE void RepeatIfInfinite(const ScanPart& part, bool may_repeat, Real* carry, const Run& run) {
   Real entering[kSplitChannels];
   const Index channels = part.channel_end - part.channel_begin;
-  if (!may_repeat) return walk(std::true_type());
+  if (!may_repeat) return run(std::true_type());
   std::copy_n(carry + part.channel_begin, channels, entering);
-  walk(std::false_type());
+  run(std::false_type());
   Real sum = 0;  // of zeros, or of what is no number
   for (Index c = part.channel_begin; c < part.channel_end; ++c) sum += carry[c] * Real(0);
   if (sum == 0) return;
   std::copy_n(entering, channels, carry + part.channel_begin);
-  walk(std::true_type());
+  run(std::true_type());
 }
 
 template <class Real, class Cell>
 void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
   if constexpr (!Cell::splits_gain) {
-    WalkForwards<false, Real, Cell>(job, part, carry);
+    StepForwards<false, Real, Cell>(job, part, carry);
   } else {
     bool may_repeat = job.plan.reset == nullptr;
     for (const auto& gate : job.gate) may_repeat &= gate.data != job.y.data;
     ForSplitChannels<Cell>(part, [&](const ScanPart& some) HWY_ATTR {
-      WalkAgainIfInfinite(some, may_repeat, carry,
-                          [&](auto all) HWY_ATTR { WalkForwards<decltype(all)::value, Real, Cell>(job, some, carry); });
+      RepeatIfInfinite(some, may_repeat, carry,
+                       [&](auto all) HWY_ATTR { StepForwards<decltype(all)::value, Real, Cell>(job, some, carry); });
     });
   }
 }
@@ -331,7 +331,7 @@ class FlowingBack {
 /// The carry is the gradient of the state that leaves the part; with it the steps run backwards:
 /// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh, where dy is added to the carry a step before.
 template <bool all, class Real, class Cell, class Stored, class Sequence>
-HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,
+HWY_INLINE void StepBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,
                               const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
   using V = typename L::V;
@@ -374,11 +374,11 @@ template <class Real, class Cell, class Stored = Real>
 void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* carry) {
   WithOutputs(job, [&](const auto& outputs) HWY_ATTR {
     if constexpr (!Cell::splits_gain) {
-      WalkBackwards<false, Real, Cell>(job, outputs, part, carry);
+      StepBackwards<false, Real, Cell>(job, outputs, part, carry);
     } else {
       ForSplitChannels<Cell>(part, [&](const ScanPart& some) HWY_ATTR {
-        WalkAgainIfInfinite(some, job.plan.reset == nullptr, carry, [&](auto all) HWY_ATTR {
-          WalkBackwards<decltype(all)::value, Real, Cell>(job, outputs, some, carry);
+        RepeatIfInfinite(some, job.plan.reset == nullptr, carry, [&](auto all) HWY_ATTR {
+          StepBackwards<decltype(all)::value, Real, Cell>(job, outputs, some, carry);
         });
       });
     }

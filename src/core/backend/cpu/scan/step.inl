@@ -27,7 +27,7 @@ HWY_INLINE void ScanStep(const CellStep<RealOf<Panel>>& job) {
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
   const StepOperand<Panel>* const x = StepInput<Panel>(job);
   WithStepWidth<Panel, Cell::gates, false>(blocks.width, [&](auto width) HWY_ATTR {
-    WalkStep<decltype(width)::value>(1, blocks, job.backwards, [&](auto vectors, Index, Index first) HWY_ATTR {
+    ForEachStepBlock<decltype(width)::value>(1, blocks, job.backwards, [&](auto vectors, Index, Index first) HWY_ATTR {
       ScanStepBlock<Panel, Cell, decltype(vectors)::value>(job, x, panels + first * size, first);
     });
   });

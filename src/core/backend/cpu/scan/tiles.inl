@@ -2,8 +2,8 @@
 // cache, on their way into the recurrence.
 
 template <int G>
-void WalkSites(const ScanLayer<float>& job, const ScanLayerPart& part, const ScanSites<float>& sites,
-               const SiteOperands<Bf16Tile>& x, GateWalk<Bf16Tile, G> walk) {
+void RunSites(const ScanLayer<float>& job, const ScanLayerPart& part, const ScanSites<float>& sites,
+              const SiteOperands<Bf16Tile>& x, SiteGates<Bf16Tile, G> run) {
   TileSums<G> gates;
   for (Index block = part.block_begin; block < part.block_end; ++block) {
     const Index channel = block * Simd::lanes, count = std::min<Index>(Simd::lanes, job.hidden - channel);
@@ -13,7 +13,7 @@ void WalkSites(const ScanLayer<float>& job, const ScanLayerPart& part, const Sca
     for (Index first = 0; first < sites.count; first += 2 * kTileRows) {
       const Index rows = std::min(2 * kTileRows, sites.count - first);
       gates.multiply(rows, {x.rows + first * x.stride, x.stride, job.input}, panel, bias);
-      walk(job, sites.site + first, static_cast<int>(rows), channel, count, gates.sum);
+      run(job, sites.site + first, static_cast<int>(rows), channel, count, gates.sum);
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "network/walk.h"
+#include "network/strided_loop.h"
 
 #include <cstring>
 
@@ -15,7 +15,7 @@ void copy_row(Index n, const std::byte* from, Index from_stride, std::byte* to, 
 
 }  // namespace
 
-void Walk::add(Index extent, const Strides& strides) {
+void StridedLoop::add(Index extent, const Strides& strides) {
   if (extent == 0) empty_ = true;
   if (extent <= 1) return;
   bool joins = axes_ > 0;
@@ -29,7 +29,7 @@ void Walk::add(Index extent, const Strides& strides) {
   }
 }
 
-bool Walk::contiguous(int tensors) const {
+bool StridedLoop::contiguous(int tensors) const {
   if (axes_ > 1) return false;
   for (int t = 0; t < tensors; ++t) {
     if (inner_stride(t) != 1) return false;
@@ -52,18 +52,18 @@ Shape broadcast_strides(const Shape& shape, const Shape& target) {
   return strides;
 }
 
-Walk broadcast_walk(const Shape& target, const Shape& a, const Shape& b, const Shape& c) {
+StridedLoop broadcast_loop(const Shape& target, const Shape& a, const Shape& b, const Shape& c) {
   const Shape of_target = strides_of(target), of_a = broadcast_strides(a, target), of_b = broadcast_strides(b, target),
               of_c = broadcast_strides(c, target);
-  Walk walk;
-  for (std::size_t i = 0; i < target.size(); ++i) walk.add(target[i], {of_target[i], of_a[i], of_b[i], of_c[i]});
-  return walk;
+  StridedLoop loop;
+  for (std::size_t i = 0; i < target.size(); ++i) loop.add(target[i], {of_target[i], of_a[i], of_b[i], of_c[i]});
+  return loop;
 }
 
-void copy(const Walk& walk, std::size_t size, const std::byte* from, std::byte* to) {
-  const Index n = walk.inner(), to_stride = walk.inner_stride(0), from_stride = walk.inner_stride(1);
+void copy(const StridedLoop& loop, std::size_t size, const std::byte* from, std::byte* to) {
+  const Index n = loop.inner(), to_stride = loop.inner_stride(0), from_stride = loop.inner_stride(1);
   const auto bytes = static_cast<Index>(size);
-  walk.rows([&](const Walk::Strides& at) {
+  loop.rows([&](const StridedLoop::Strides& at) {
     std::byte* y = to + at[0] * bytes;
     const std::byte* x = from + at[1] * bytes;
     if (to_stride == 1 && from_stride == 1) {

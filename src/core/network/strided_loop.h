@@ -9,7 +9,7 @@ namespace penstock::network {
 
 /// A loop over tensors side by side: extents, and the stride of each tensor along each axis (0: repeated). Neighbouring
 /// axes become one where all strides allow it.
-class Walk {
+class StridedLoop {
  public:
   static constexpr int kTensors = 4;
   using Strides = std::array<Index, kTensors>;
@@ -60,8 +60,8 @@ Shape strides_of(const Shape& shape);
 /// Those of a tensor broadcast to `target`, one for each of its axes.
 Shape broadcast_strides(const Shape& shape, const Shape& target);
 /// A loop over a row-major result (tensor 0) and up to three tensors broadcast to it.
-Walk broadcast_walk(const Shape& target, const Shape& a, const Shape& b = {}, const Shape& c = {});
+StridedLoop broadcast_loop(const Shape& target, const Shape& a, const Shape& b = {}, const Shape& c = {});
 /// Copies elements of `size` bytes from tensor 1 to tensor 0.
-void copy(const Walk& walk, std::size_t size, const std::byte* from, std::byte* to);
+void copy(const StridedLoop& loop, std::size_t size, const std::byte* from, std::byte* to);
 
 }  // namespace penstock::network
