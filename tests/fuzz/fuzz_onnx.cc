@@ -7,7 +7,7 @@
 #include "fuzz/refusal.h"
 #include "io/onnx/read/import.h"
 #include "network/check.h"
-#include "network/program.h"
+#include "network/session.h"
 
 using namespace penstock;
 

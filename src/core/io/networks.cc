@@ -12,7 +12,7 @@
 #include "io/onnx/read/import.h"
 #include "io/read_file.h"
 #include "io/status_error.h"
-#include "network/program.h"
+#include "network/session.h"
 #include "network/shapes.h"
 #include "penstock/network.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "network/program.h"
+#include "network/session.h"
 #include "runtime/model.h"
 #include "runtime/session.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "network/program.h"
+#include "network/session.h"
 
 namespace penstock::network {
 

@@ -1,6 +1,6 @@
 // Networks as programs: shapes, constants, branches, states, memory, and what is refused.
 
-#include "network/program.h"
+#include "network/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -271,14 +271,14 @@ TEST_P(OnGpu, MoreStepsAllocateNothingMoreAndWaitForNothingMore) {
     bool operator==(const Counts&) const = default;
   };
   const auto counted = [&](Index steps) {
-    const Counts before{cuda::Device::allocations(), cuda::Stream::synchronizations(), cuda::Kernel::launches()};
+    const Counts before{cuda::MemoryPool::allocations(), cuda::Stream::synchronizations(), cuda::Kernel::launches()};
     CopyTask data;
     Model model(full_spec("mingru"), data.description(), 1);
     TrainOptions options = plain_steps(steps);  // each of which is reported
     options.validation_batches = 1;
     options.execution = gpu();
     train(model, data, options);
-    return Counts{cuda::Device::allocations() - before.allocations,
+    return Counts{cuda::MemoryPool::allocations() - before.allocations,
                   cuda::Stream::synchronizations() - before.synchronizations,
                   cuda::Kernel::launches() - before.launches};
   };

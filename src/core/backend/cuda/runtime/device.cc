@@ -17,7 +17,7 @@ namespace {
 /// Older chips lack the conversion to bf16 that kernels use.
 constexpr int kOldestArchitecture = 80;
 
-std::atomic<unsigned long long> allocation_count{0}, synchronization_count{0};
+std::atomic<unsigned long long> synchronization_count{0};
 
 int attribute(int handle, DeviceAttribute which) {
   int value = 0;
@@ -98,34 +98,24 @@ Device::Device(int ordinal) : ordinal_(ordinal), handle_(handle_of(ordinal)), mo
   }
   check(driver().primary_retain(&context_, handle_), "starting the GPU");
   make_current();
-  PoolProperties properties;
-  properties.location_id = handle_;
-  check(driver().pool_create(&pool_, &properties), "making a memory pool");
-  std::uint64_t keep_all = ~std::uint64_t{0};  // giving memory back at each synchronisation costs more than work does
-  check(driver().pool_set(pool_, pool_release_threshold, &keep_all), "setting up the memory pool");
+  pool_.open(handle_);
 }
 
 void Device::make_current() const { check(driver().context_set(context_), "entering the GPU's context"); }
 
 DeviceAddress Device::allocate(std::size_t bytes, StreamHandle stream) {
   make_current();
-  DeviceAddress address = 0;
-  const Result result = driver().allocate_async(&address, bytes, pool_, stream);
-  if (result == result_out_of_memory) {
+  const DeviceAddress address = pool_.allocate(bytes, stream);
+  if (address == 0) {
     fail(ErrorCode::out_of_memory, "GPU {} ({}) cannot give {} MB: {} MB are free", ordinal_, model_.name, bytes >> 20,
          free_bytes() >> 20);
   }
-  check(result, "allocating memory of the GPU");
-  allocation_count.fetch_add(1, std::memory_order_relaxed);
   return address;
 }
 
-unsigned long long Device::allocations() { return allocation_count.load(std::memory_order_relaxed); }
-
 void Device::free(DeviceAddress address, StreamHandle stream) noexcept {
-  // A failure here is one that the next synchronisation reports as well.
   driver().context_set(context_);
-  driver().free_async(address, stream);
+  MemoryPool::free(address, stream);
 }
 
 void Device::upload(DeviceAddress to, const void* from, std::size_t bytes, StreamHandle stream) const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/cuda/runtime/api.h"
+#include "backend/cuda/runtime/memory_pool.h"
 #include "plan/gpu/scan.h"
 
 namespace penstock::cuda {
@@ -44,10 +45,8 @@ class Device {
   /// Makes the context current in this thread. Every function below does so itself.
   void make_current() const;
 
-  /// Stream-ordered memory. Throws Error(out_of_memory) that says how much was asked for.
+  /// Stream-ordered memory of the device's pool. Throws Error(out_of_memory) that says how much was asked for.
   DeviceAddress allocate(std::size_t bytes, StreamHandle stream);
-  /// Allocations by this process so far, on all devices.
-  static unsigned long long allocations();
   void free(DeviceAddress address, StreamHandle stream) noexcept;
   /// Copies from pageable memory of the host, which may be reused at once: the host waits.
   void upload(DeviceAddress to, const void* from, std::size_t bytes, StreamHandle stream) const;
@@ -61,7 +60,7 @@ class Device {
   int handle_ = 0;
   plan::GpuModel model_;
   ContextHandle context_ = nullptr;
-  PoolHandle pool_ = nullptr;
+  MemoryPool pool_;
 };
 
 /// Returns what the driver tells about a GPU, without making a context on it.

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "io/status_error.h"
-#include "network/program.h"
+#include "network/session.h"
 #include "network/tensor.h"
 
 namespace penstock::io::onnx {
