@@ -2,6 +2,7 @@
 //   cuda_dense_times
 //   [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|head|cluster|chip[-SHAPE]|warpgroup[-SHAPE]|step|
 //                    diagonal[-PIECES]] ...]
+//                       STORAGE tf32: f32 whose products may round their factors
 //                       ragged: lengths uniform in 1..T; a name: by that algorithm
 //                       SHAPE: CLUSTER-ROWS-GROUPS-PARTS-DIRECT-LEFT_OUT of plan::GpuDensePlan, each 0 (DIRECT: -1):
 //                       the planner chooses; a pass that cannot have this shape is not timed. Warpgroups have SHARES
@@ -49,6 +50,7 @@ Case parse(const std::string& text) {
   for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
     if (storage == std::string(to_string(s))) c.spec.storage = s;
   }
+  if (storage == std::string("tf32")) c.spec.storage = Storage::f32, c.spec.tf32 = true;
   c.ragged = more == std::string("ragged");
   c.slots = std::atoi(more);
   for (const auto algorithm : plan::dense_algorithms()) {

@@ -2,6 +2,7 @@
 // RecurrentProgram; each is checked in the same run against the oracle:
 //   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged|diagonal]] ...]      ragged: lengths uniform in 1..T
 //                                                                                 diagonal: H heads
+// DTYPE tf32 is f32 whose products may round their factors.
 // CELL may be own-lstm, own-gru, own-slstm or own-mingru: the cell as a program defines it, to be compared with
 // Penstock's own in the same run.
 // Median and, in parentheses, the middle half of the times. The error is that of y of the last row over its first
@@ -33,7 +34,7 @@ struct Layers {
   DType type = DType::f16;
   Storage storage = Storage::f16;
   Index rows = 1, steps = 1;
-  bool ragged = false;
+  bool ragged = false, tf32 = false;
 };
 
 /// Defines the cell that own-lstm and others name. Returns the name of the cell of the list with the same equations.
@@ -66,6 +67,7 @@ Layers parse(const std::string& text) {
        {std::pair{DType::f32, Storage::f32}, {DType::bf16, Storage::bf16}, {DType::f16, Storage::f16}}) {
     if (to_string(dtype) == type) of.type = dtype, of.storage = storage;
   }
+  if (type == std::string("tf32")) of.type = DType::f32, of.storage = Storage::f32, of.tf32 = true;
   of.oracle_cell = define_own(cell);
   of.ragged = more == std::string("ragged");
   if (more == std::string("diagonal")) of.spec.heads = hidden;
@@ -81,6 +83,7 @@ class Run {
     form_.rows = of_.rows, form_.steps = of_.steps;
     form_.flags.set(penstock::CallFlag::lengths, of_.ragged);
     context_.execution.device = penstock::Device::cuda();
+    if (of_.tf32) context_.execution.precision = penstock::Precision::tf32;
     context_.stream = stream.handle();
     inference_ = RecurrentProgram::get(of_.spec, form_, context_.execution);
     form_.flags.set(penstock::CallFlag::training);
@@ -233,7 +236,10 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   fmt::print(stderr, "{}\n{}\n", text, run.explain());
   fmt::print("| {} | {} | {} | {:.1e} |\n", text, forward, milliseconds(clock, [&] { run.train(); }), error);
   std::fflush(stdout);
-  return error < (layers.storage == Storage::f32 ? 1e-4 : layers.storage == Storage::bf16 ? 0x1p-5 : 0x1p-8);
+  return error < (layers.tf32                       ? 0x1p-8
+                  : layers.storage == Storage::f32  ? 1e-4
+                  : layers.storage == Storage::bf16 ? 0x1p-5
+                                                    : 0x1p-8);
 }
 
 constexpr const char* kCases[] = {"lstm,f16,64,200,256,512", "lstm,f16,64,512,1024,1024", "lstm,bf16,64,512,1024,1024",

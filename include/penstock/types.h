@@ -40,6 +40,9 @@ enum class Precision {
   /// have an error of at most 2^-19.
   bf16,
   f16,  ///< GPU only: IEEE half precision, with loss scaling in training. Throws Error(unsupported) on a CPU.
+  /// GPU only, f32: products may round their factors to 10 bits of mantissa, as PyTorch's `allow_tf32` permits. In
+  /// exact mode it has no effect.
+  tf32,
 };
 
 /// Says how and where a call is executed. Only `precision` changes the results beyond the rounding of sums.
@@ -49,8 +52,8 @@ struct Execution {
   /// Exact mode: results are bit for bit the same for any split of a sequence and any batch around a row. On a GPU this
   /// holds for forward passes and steps in memory aligned to 16 bytes; gradients are those of the fast mode.
   bool exact = false;
-  /// Precision of forward passes and steps. In backward passes only bf16 applies, and not in exact mode; otherwise
-  /// gradients are computed in full precision with the unrounded weights.
+  /// Precision of forward passes and steps. In backward passes only bf16 and tf32 apply, and not in exact mode;
+  /// otherwise gradients are computed in full precision with the unrounded weights.
   Precision precision = Precision::full;
   Device device = {};  ///< Device of models and programs. A Recurrent or Scan has its own.
 

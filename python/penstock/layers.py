@@ -177,7 +177,7 @@ class _Network:
             threads: Number of threads. 0: all that the machine offers.
             exact: True: a row has the same bits for any split of its sequence and in any batch. This is slower.
             precision: ``"full"``, ``"bf16-weights"`` (weights rounded to bfloat16) or ``"bf16"`` (both factors of the
-                products rounded). float32 only.
+                products rounded); on a GPU ``"tf32"`` (factors rounded to 10 bits of mantissa). float32 only.
 
         Returns:
             ``y`` with ``H`` channels (``2 H`` if bidirectional), and the state after the last step of each row. If x is

@@ -321,7 +321,7 @@ class Model(Pretrained):
             device: As for :class:`Model`. None: the model's default device.
             threads: Number of threads. 0: all that the machine offers.
             exact: True: the outputs have the bits of a :class:`Session`. This is slower.
-            precision: ``"full"``, ``"bf16-weights"``, ``"bf16"``, and on a GPU ``"f16"``.
+            precision: ``"full"``, ``"bf16-weights"``, ``"bf16"``, and on a GPU ``"f16"`` and ``"tf32"``.
             group: For a model of many series: the series of the inputs, which may have a forecast of its own
                 (``data["own_forecasts"]``). Empty: the forecast that the others share.
 

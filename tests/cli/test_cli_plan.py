@@ -93,5 +93,13 @@ def test_why_tells_of_every_node(models):
 
 def test_half_precision_is_refused_where_no_model_has_it():
     shape = ("--cell", "lstm", "--shape", "2x8x8x8", "--precision", "f16")
-    assert "f16 is for GPUs: the CPU does not multiply halves" in plan(*shape, expect=1).err
+    assert "f16 needs a GPU; CPUs support full, bf16-weights and bf16" in plan(*shape, expect=1).err
     assert "f16" in plan(*shape, "--chip", "h100").out
+
+
+def test_floats_on_tensor_cores():
+    shape = ("--cell", "lstm", "--shape", "64x512x1024x1024", "--device", "cuda", "--chip", "h200")
+    full, tf32 = plan(*shape).out, plan(*shape, "--precision", "tf32").out
+    assert "1024 units, f32\n  warpgroup" in full and "1024 units, tf32\n  warpgroup" in tf32
+    assert "floats on tensor cores" in full and "cuBLASLt" in tf32
+    assert "tf32 needs a GPU" in plan(*shape[:4], "--precision", "tf32", expect=1).err

@@ -182,7 +182,7 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
         (
             "generate",
             ["text.safetensors", "--precision", "bf8"],
-            '--precision must be one of f32, full, bf16-weights, bf16, f16, not "bf8"',
+            '--precision must be one of f32, full, bf16-weights, bf16, f16, tf32, not "bf8"',
         ),
         ("info", ["a", "b"], "one argument too many: 'b'"),
     ],

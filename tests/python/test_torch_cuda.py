@@ -70,6 +70,21 @@ def test_floats(name, kind, rows, steps, inputs, hidden, options):
 
 
 @KINDS
+def test_tf32(name, kind):
+    """Products of floats follow PyTorch's flag, as those of its own layers do."""
+    theirs, mine = pair(name, 64, 256, **kind)
+    x = torch.randn(7, 64, 64, device="cuda")
+    exact, expected = results_of(mine, x), results_of(theirs, x)
+    torch.backends.cudnn.allow_tf32 = True
+    rounded = results_of(mine, x)
+    torch.backends.cudnn.allow_tf32 = False
+    assert all(map(torch.equal, results_of(mine, x), exact))
+    assert not torch.equal(rounded[0], exact[0])
+    for got, wanted in zip(rounded, expected):
+        close(got, wanted, 2**-11, 7 * 64)
+
+
+@KINDS
 def test_autocast(name, kind):
     theirs, mine = pair(name, 64, 128, num_layers=2, **kind)
     x = torch.randn(33, 6, 64, device="cuda")

@@ -302,9 +302,11 @@ void Options::device(Execution& value, bool* automatic, const std::string& preci
           {"full", Precision::full},
           {"bf16-weights", Precision::bf16_weights},
           {"bf16", Precision::bf16},
-          {"f16", Precision::f16}},
+          {"f16", Precision::f16},
+          {"tf32", Precision::tf32}},
          "Precision of matrix products. full is f32. CPU: bf16-weights rounds the weights of recurrent layers to "
-         "bfloat16, bf16 their inputs too. GPU: bf16 or f16 for all layers and the values between them [" +
+         "bfloat16, bf16 their inputs too. GPU: bf16 or f16 for all layers and the values between them; tf32: f32 "
+         "whose products may round their factors to 10 bits of mantissa [" +
              precision + "]");
 }
 

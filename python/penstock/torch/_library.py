@@ -35,6 +35,13 @@ _loaded.penstock_torch_release_memory.argtypes = []
 _loaded.penstock_torch_release_memory.restype = ctypes.c_int64
 
 
+#: Kept alive for the library, which reads PyTorch's flag at every call on a GPU: compiled graphs see its changes, too.
+_permits_tf32 = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: torch.backends.cudnn.rnn.fp32_precision == "tf32")
+_loaded.penstock_torch_read_tf32_by.argtypes = [type(_permits_tf32)]
+_loaded.penstock_torch_read_tf32_by.restype = None
+_loaded.penstock_torch_read_tf32_by(_permits_tf32)
+
+
 def release_memory():
     """Frees CPU memory that is kept for the next training step.
 

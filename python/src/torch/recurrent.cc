@@ -13,6 +13,9 @@
 namespace penstock::torch_ops {
 namespace {
 
+/// Returns whether PyTorch's flags permit TF32 in recurrent layers; null: they do not.
+int (*permits_tf32)() = nullptr;
+
 /// One call of a program: converts the arguments for the program and determines its form.
 ///
 /// On a CPU, float16 is converted; bfloat16 is read and written directly. Tensors without contiguous channels are
@@ -23,6 +26,8 @@ class ProgramCall {
       : call_(call),
         type_(stored_type(call.x)),
         context_(context_of(call.x, call.x.dtype() == shim().bf16 ? Precision::bf16 : Precision::full)) {
+    const bool floats = call.x.is_cuda() && type_ == shim().float32;
+    if (floats && permits_tf32 != nullptr && permits_tf32() != 0) context_.execution.precision = Precision::tf32;
     take_weights();
     take_rows();
     x_ = ready(call.x);
@@ -413,4 +418,9 @@ extern "C" __attribute__((visibility("default"))) std::int64_t penstock_torch_ta
   } catch (const std::exception&) {
     return -1;
   }
+}
+
+/// Sets the function that reads PyTorch's flags, which it changes at any time.
+extern "C" __attribute__((visibility("default"))) void penstock_torch_read_tf32_by(int (*flag)()) {
+  penstock::torch_ops::permits_tf32 = flag;
 }

@@ -222,8 +222,10 @@ DeviceChoice choose(const WorkOn& work_on, const DeviceQuestion& question, const
 }  // namespace
 
 void refuse_f16_on_cpu(const Execution& execution) {
-  if (execution.device.is_cuda() || execution.precision != Precision::f16) return;
-  fail(ErrorCode::unsupported, "f16 is for GPUs: the CPU does not multiply halves");
+  const bool of_gpus = execution.precision == Precision::f16 || execution.precision == Precision::tf32;
+  if (execution.device.is_cuda() || !of_gpus) return;
+  fail(ErrorCode::unsupported, "{} needs a GPU; CPUs support full, bf16-weights and bf16",
+       to_string(execution.precision));
 }
 
 DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,

@@ -454,7 +454,7 @@ std::vector<TunedWork> tune(const LayerQuestion& question, const TuneOptions& op
   form.dtype = form.weights = model_target(question.rows, question.steps, question.execution).dtype;
   // On a GPU the precision is that of what is stored, and has been spent on the form's types.
   Execution execution = question.execution;
-  if (execution.device.is_cuda()) execution.precision = Precision::full;
+  if (execution.device.is_cuda() && execution.precision != Precision::tf32) execution.precision = Precision::full;
   form.rows = question.rows, form.steps = question.steps;
   form.flags.set(CallFlag::lengths, question.lengths), form.flags.set(CallFlag::reset, question.reset),
       form.flags.set(CallFlag::training, question.training);

@@ -35,6 +35,8 @@ struct Target {
   bool has(CallFlag flag) const { return flags.has(flag); }
   /// Positions (b, t), those beyond a row's length included.
   Index positions() const { return packed > 0 ? packed : rows * steps; }
+  /// Returns whether products of floats may run in TF32.
+  bool tf32() const { return dtype == DType::f32 && execution.precision == Precision::tf32 && !execution.exact; }
   /// Returns the type of parameters, their gradients and states.
   DType master() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 

@@ -114,9 +114,10 @@ std::string plans_of_fewer_rows(const GpuDenseProblem& problem, const GpuModel& 
 
 PlanReport explain(const GpuDenseProblem& problem, const GpuModel& gpu) {
   PlanReport report;
-  report.work = fmt::format("recurrence of {}, {}{}: B = {}, T = {}, {} x {} units, {}", problem.cell,
-                            pass_of(problem.backward), problem.training ? " with a tape" : "", problem.rows,
-                            problem.steps, problem.heads, problem.head_size(), to_string(problem.storage));
+  report.work =
+      fmt::format("recurrence of {}, {}{}: B = {}, T = {}, {} x {} units, {}", problem.cell, pass_of(problem.backward),
+                  problem.training ? " with a tape" : "", problem.rows, problem.steps, problem.heads,
+                  problem.head_size(), problem.tf32 ? "tf32" : to_string(problem.storage));
   report.machine = describe(gpu);
   // In exact mode the plan is that of another batch.
   const std::vector<DenseRule> rules = problem.exact ? std::vector<DenseRule>() : dense_rules(problem, gpu);
@@ -173,7 +174,7 @@ PlanReport explain_library_product(Index m, Index n, Index k, Storage storage, b
   const double rate =
       storage == Storage::f32 ? (tf32 ? gpu.costs.common.tf32 : gpu.costs.common.tf32 / 7) : gpu.costs.common.halves;
   PlanReport report;
-  report.work = fmt::format("product: {} x {} x {}, {}", m, n, k, to_string(storage));
+  report.work = fmt::format("product: {} x {} x {}, {}", m, n, k, tf32 ? "tf32" : to_string(storage));
   report.machine = describe(gpu);
   report.algorithm = report.plan = "cuBLASLt";
   report.why = "fastest for 16-bit GEMMs, and for fp32 GEMMs outside the range of Penstock's kernels";

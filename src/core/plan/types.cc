@@ -10,7 +10,7 @@ namespace {
 constexpr Names<3> kDirections = {"forward", "reverse", "bidirectional"};
 constexpr Names<3> kBiases = {"none", "single", "both"};
 constexpr Names<3> kAlgorithms = {"auto", "sequential", "scan"};
-constexpr Names<4> kPrecisions = {"full", "bf16-weights", "bf16", "f16"};
+constexpr Names<5> kPrecisions = {"full", "bf16-weights", "bf16", "f16", "tf32"};
 
 }  // namespace
 

@@ -85,7 +85,7 @@ void check_options(const TrainOptions& options, const Dataset& data) {
                 " counts validations by steps: validate_steps must be given too");
   check_enum("optimizer", options.optimizer, static_cast<Optimizer>(optimizer_names.size() - 1));
   check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
-  check_enum("execution.precision", options.execution.precision, Precision::f16);
+  check_enum("execution.precision", options.execution.precision, Precision::tf32);
   resolve_threads(options.execution.threads);
   resolve_loss(options.loss, data.description().task);
 }

@@ -364,8 +364,10 @@ void check_sizes(Index rows, Index steps, Index passes) {
 }
 
 DType type_of(const Execution& execution) {
-  if (!execution.device.is_cuda() || execution.precision == Precision::full) return DType::f32;
-  return execution.precision == Precision::f16 ? DType::f16 : DType::bf16;
+  if (!execution.device.is_cuda()) return DType::f32;
+  return execution.precision == Precision::f16    ? DType::f16
+         : execution.precision == Precision::bf16 ? DType::bf16
+                                                  : DType::f32;
 }
 
 /// Calls `measure(pass, target)` with passes of a layer: forward, and for a training pass backward behind it.

@@ -24,6 +24,7 @@ struct Case {
   float clip = 0;
   bool every_state = false;  // of cells that have other states than their output
   bool sorted = false;       // packed rows, none longer than the one before, run in stages
+  bool tf32 = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -114,6 +115,7 @@ class DenseTest : public test::GpuLayerTest<Case> {
             .storage = storage,
             .reverse = c.reverse,
             .algorithm = c.algorithm,
+            .tf32 = c.tf32,
             .stage_rows = c.sorted ? std::vector<Index>{c.rows, (c.rows + 1) / 2, 1} : std::vector<Index>{}};
   }
 
@@ -179,10 +181,12 @@ class DenseTest : public test::GpuLayerTest<Case> {
     return call;
   }
 
-  /// Rounding of W x, h, the kept sums and results, in halves of a unit of the storage.
+  /// Rounding of W x, h, the kept sums and results, in halves of a unit of the storage; of TF32, of factors.
   double allowed(Index summed, double roundings) const {
     return oracle::tolerance<float>({.summed = summed, .steps = c.steps, .backward = roundings > 4, .logit = 4}) +
-           (storage == Storage::f32 ? 0 : roundings * test::half_unit(storage));
+           (c.tf32                    ? roundings * test::half_unit(Storage::f16)
+            : storage == Storage::f32 ? 0
+                                      : roundings * test::half_unit(storage));
   }
 
   oracle::Arguments<double> oracle_gradients() const {
@@ -440,6 +444,22 @@ std::vector<Case> warpgroup_cases() {
   return list;
 }
 
+/// Floats in TF32 by all algorithms; by warpgroups, heads of an odd number of units.
+std::vector<Case> float_cases() {
+  std::vector<Case> list = warpgroup_cases();
+  const Case odd{.name = "odd", .rows = 37, .steps = 7, .head = 301, .lengths = true};
+  for (const auto by : {plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip, plan::DenseAlgorithm::step,
+                        plan::DenseAlgorithm::warpgroup}) {
+    list.push_back(odd);
+    list.back().algorithm = by, list.back().name += fmt::format("_by_{}", to_string(by));
+  }
+  const Case full = list.back();
+  list.push_back({.name = "some", .rows = 9, .steps = 13, .head = 40, .lengths = true});
+  for (Case& c : list) c.tf32 = true, c.name += "_in_tf32";
+  list.push_back(full);
+  return list;
+}
+
 /// Returns all cases, cells and storages. Rectified units are tested only as floats: in halves, rounding decides on
 /// which side of the kink some of them are.
 std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
@@ -462,13 +482,7 @@ std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
         if (storage != Storage::f32 || c.head < 2000) list.emplace_back(c, info.name, storage);
       }
       if (storage != Storage::f32) continue;
-      list.emplace_back(Case{.name = "odd_by_warpgroup",
-                             .rows = 37,
-                             .steps = 7,
-                             .head = 901,
-                             .lengths = true,
-                             .algorithm = plan::DenseAlgorithm::warpgroup},
-                        info.name, storage);
+      for (const Case& c : float_cases()) list.emplace_back(c, info.name, storage);
     }
   }
   return list;

@@ -54,15 +54,19 @@ TEST_P(WarpgroupKernels, FitTheirRegisters) {
                                                                           {Storage::f16, 4096, 64, true, 1},
                                                                           {Storage::f32, 1024, 64, false},
                                                                           {Storage::f32, 1024, 256, true},
-                                                                          {Storage::f32, 512, 64, true}}) {
+                                                                          {Storage::f32, 901, 64, true}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
     problem.shares = shares, problem.slots = slots, problem.groups = portions;
     problem.training = problem.ragged = problem.reset = problem.reverse = all;
     problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
     problem.alignment = common_alignment(16, {head * size_of(storage)});
-    const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
-    SCOPED_TRACE(fmt::format("{} of {}: {}", to_string(storage), head, plan.explain()));
-    test::expect_sound(dense_warpgroup_source(problem, plan), kHopper, plan.threads());
+    for (const bool tf32 : {false, true}) {
+      if (tf32 && storage != Storage::f32) continue;
+      problem.tf32 = tf32;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
+      SCOPED_TRACE(fmt::format("{} of {}: {}", tf32 ? "tf32" : to_string(storage), head, plan.explain()));
+      test::expect_sound(dense_warpgroup_source(problem, plan), kHopper, plan.threads());
+    }
   }
 }
 
@@ -77,13 +81,17 @@ TEST_P(WarpgroupKernels, FitTheirRegistersBackwards) {
                                                                           {Storage::f16, 1002, 64, true},
                                                                           {Storage::bf16, 2500, 64, true, 4},
                                                                           {Storage::bf16, 2560, 32, false, 2},
-                                                                          {Storage::bf16, 4096, 64, true, 4}}) {
+                                                                          {Storage::bf16, 4096, 64, true, 4},
+                                                                          {Storage::f32, 1024, 64, false},
+                                                                          {Storage::f32, 512, 256, true},
+                                                                          {Storage::f32, 901, 64, true}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
     problem.shares = shares, problem.slots = slots, problem.groups = portions;
     problem.backward = true;
     problem.ragged = problem.reset = problem.reverse = problem.clipped = all;
     problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
-    problem.alignment = common_alignment(16, {head * 2});
+    problem.alignment = common_alignment(16, {head * size_of(storage)});
+    problem.tf32 = storage == Storage::f32;
     const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
     SCOPED_TRACE(fmt::format("{} of {}: {}", to_string(storage), head, plan.explain()));
     ASSERT_EQ(plan.algorithm, DenseAlgorithm::warpgroup);
@@ -102,7 +110,7 @@ TEST(WarpgroupPlan, RefusesWhatCannotRun) {
   refuses("states as halves, and those of elman-relu have no bound", problem_of("elman-relu", Storage::f32, 1024, 64));
   GpuDenseProblem exact = problem_of("lstm", Storage::f32, 1024, 64);
   exact.exact = true;
-  refuses("of the fast mode, not in exact mode", exact);
+  refuses("not in exact mode", exact);
   refuses("unlike gru-before", problem_of("gru-before", Storage::bf16, 1024, 64));
   refuses("a head of up to 4096 units, not of 4224", problem_of("lstm", Storage::bf16, 4224, 64));
   GpuDenseProblem odd = problem_of("lstm", Storage::bf16, 1023, 64);
@@ -185,11 +193,6 @@ TEST(WarpgroupPlan, IsForLargeBatches) {
   EXPECT_EQ(algorithm_of(16), DenseAlgorithm::chip);
   EXPECT_EQ(algorithm_of(64), DenseAlgorithm::warpgroup);
   EXPECT_EQ(algorithm_of(512), DenseAlgorithm::warpgroup);
-  GpuDenseProblem floats = problem_of("lstm", Storage::f32, 1024, 64);
-  floats.algorithm = DenseAlgorithm::automatic;
-  const plan::GpuDensePlan plan = plan_gpu_dense(floats, test::chip(kHopper));
-  EXPECT_EQ(plan.algorithm, DenseAlgorithm::warpgroup) << plan.explain();
-  EXPECT_EQ(plan.groups, 1) << plan.explain();  // measured to be quickest on an H200
 }
 
 }  // namespace

@@ -155,7 +155,7 @@ bool has_bf16_tiles() {
 
 template <class Real>
 CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
-  check_enum("precision", precision, Precision::f16);
+  check_enum("precision", precision, Precision::tf32);
   read_environment();
   CellKernels<Real> kernels;
   FillDenseForward(cell, kernels);

@@ -48,7 +48,7 @@ void check_spec(const RecurrentSpec& spec) {
 }
 
 void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
-  check_enum("precision", execution.precision, Precision::f16);
+  check_enum("precision", execution.precision, Precision::tf32);
   check_enum("algorithm", execution.algorithm, Algorithm::scan);
   const bool cuda = execution.device.is_cuda();
   const bool stores_bf16 = !cuda && form.dtype == DType::bf16;
@@ -59,8 +59,10 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   if (form.dtype == DType::f64 && execution.precision != Precision::full) {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(execution.precision));
   }
-  if (cuda && execution.precision != Precision::full) {
-    fail(ErrorCode::unsupported, "precision must be full on a GPU, where the form's dtype says it, not {}",
+  const bool tf32 = form.dtype == DType::f32 && execution.precision == Precision::tf32;
+  if (cuda && !tf32 && execution.precision != Precision::full) {
+    fail(ErrorCode::unsupported,
+         "precision must be full, or tf32 for f32, on a GPU, where the form's dtype says the rest, not {}",
          to_string(execution.precision));
   }
   require(execution.algorithm != Algorithm::scan || find_cell(spec.cell).scan,

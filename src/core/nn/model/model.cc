@@ -147,6 +147,7 @@ ops::Target model_target(Index rows, Index steps, const Execution& execution) {
   if (!execution.device.is_cuda()) return target;
   switch (execution.precision) {
     case Precision::full:
+    case Precision::tf32:
       target.dtype = DType::f32;
       break;
     case Precision::bf16:
@@ -156,7 +157,7 @@ ops::Target model_target(Index rows, Index steps, const Execution& execution) {
       target.dtype = DType::f16;
       break;
     case Precision::bf16_weights:
-      fail(ErrorCode::unsupported, "precision bf16-weights is of the CPU; {} has f32, bf16 and f16",
+      fail(ErrorCode::unsupported, "precision bf16-weights is of the CPU; {} has f32, tf32, bf16 and f16",
            to_string(execution.device));
   }
   return target;

@@ -16,7 +16,8 @@ inline cuda::DenseSpec dense_spec(const Recurrence& shape, const Target& target)
           .heads = shape.heads,
           .storage = storage_of(target.dtype),
           .reverse = shape.reverse,
-          .exact = target.execution.exact};
+          .exact = target.execution.exact,
+          .tf32 = target.tf32()};
 }
 
 inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.cell).info.gates * shape.hidden; }
@@ -71,7 +72,7 @@ inline cuda::ProductShape input_product(const Recurrence& shape, const Target& t
   cuda::ProductShape product{.storage = storage_of(target.dtype), .result = storage_of(target.dtype)};
   product.m = positions, product.n = gates_of(shape), product.k = shape.input;
   product.m_varies = true;
-  product.exact = target.execution.exact;
+  product.exact = target.execution.exact, product.tf32 = target.tf32();
   product.b_transposed = true;
   product.a_stride = input.stride(), product.b_stride = shape.input, product.d_stride = product.n;
   product.a_alignment = input.alignment(), product.d_alignment = planned_value;

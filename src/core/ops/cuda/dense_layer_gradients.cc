@@ -97,6 +97,7 @@ cuda::GradientShape DenseLayerGradients::products_of(Index positions) const {
           .x_stride = input_.stride(),
           .bias = false,
           .dx = wants_dx_,
+          .tf32 = target_.tf32(),
           .dy_alignment = planned_value,
           .x_alignment = input_.alignment(),
           .weight_alignment = static_cast<int>(planned_weight(shape_, target_.dtype)),

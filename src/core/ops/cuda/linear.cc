@@ -12,7 +12,7 @@ Prepared cuda_linear_forward(const Linear& shape, const Target& target) {
   cuda::ProductShape product{.storage = storage_of(target.dtype), .result = storage_of(target.dtype)};
   product.m = target.positions(), product.n = shape.outputs, product.k = shape.inputs;
   product.m_varies = true;
-  product.exact = target.execution.exact;
+  product.exact = target.execution.exact, product.tf32 = target.tf32();
   product.b_transposed = true;
   product.a_stride = shape.inputs, product.b_stride = shape.inputs, product.d_stride = shape.outputs;
   product.epilogue = cuda::Epilogue::add_bias;
@@ -39,6 +39,7 @@ Prepared cuda_linear_backward(const Linear& shape, bool wants_dbias, bool wants_
                                   .x_stride = shape.inputs,
                                   .bias = wants_dbias,
                                   .dx = wants_dx,
+                                  .tf32 = target.tf32(),
                                   .dy_alignment = planned_value,
                                   .x_alignment = planned_value,
                                   .weight_alignment = static_cast<int>(planned_parameter(target.dtype)),

@@ -21,6 +21,7 @@ cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target, bool back
           .gradients = plan::Storage::f32,
           .bias = shape.bias != Bias::none,
           .reverse = shape.reverse,
+          .tf32 = target.tf32(),
           .exact = target.execution.exact && !backward,
           .algorithm = scan_algorithm_of(target.execution, backward)};
 }

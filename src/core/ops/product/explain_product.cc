@@ -27,7 +27,7 @@ PlanReport product_report(std::string what, const cuda::ProductShape& shape, con
 }  // namespace
 
 PlanReport InputProducts::forward(const plan::GpuModel& gpu) const {
-  cuda::ProductShape shape{.storage = storage, .result = storage};
+  cuda::ProductShape shape{.storage = storage, .result = storage, .tf32 = tf32};
   shape.m = positions, shape.n = outputs, shape.k = inputs;
   shape.b_transposed = true;
   if (bias) shape.epilogue = cuda::Epilogue::add_bias;
@@ -36,12 +36,12 @@ PlanReport InputProducts::forward(const plan::GpuModel& gpu) const {
 }
 
 std::vector<PlanReport> InputProducts::backward(bool wants_dx, const plan::GpuModel& gpu) const {
-  cuda::ProductShape weights{.storage = storage, .result = plan::Storage::f32};
+  cuda::ProductShape weights{.storage = storage, .result = plan::Storage::f32, .tf32 = tf32};
   weights.m = outputs, weights.n = inputs, weights.k = positions;
   weights.a_transposed = true;
   if (bias) weights.epilogue = cuda::Epilogue::sum_columns;
   std::vector<PlanReport> reports = {product_report("gradient of the weights", weights, gpu)};
-  cuda::ProductShape input{.storage = storage, .result = storage};
+  cuda::ProductShape input{.storage = storage, .result = storage, .tf32 = tf32};
   input.m = positions, input.n = inputs, input.k = outputs;
   if (wants_dx) reports.push_back(product_report("gradient of the input", input, gpu));
   return reports;
@@ -50,8 +50,8 @@ std::vector<PlanReport> InputProducts::backward(bool wants_dx, const plan::GpuMo
 std::vector<PlanReport> explain_linear(const Linear& shape, bool backward, bool wants_dx, const Target& target,
                                        const plan::Machine& machine) {
   if (!target.device.is_cuda()) return {};
-  const InputProducts products{target.positions(),       shape.inputs, shape.outputs,
-                               storage_of(target.dtype), true,         target.execution.exact};
+  const InputProducts products{target.positions(),     shape.inputs, shape.outputs, storage_of(target.dtype), true,
+                               target.execution.exact, target.tf32()};
   if (!backward) return {products.forward(machine.gpu)};
   return products.backward(wants_dx, machine.gpu);
 }

@@ -13,6 +13,7 @@ struct InputProducts {
   plan::Storage storage;
   bool bias;
   bool exact = false;  ///< The forward pass.
+  bool tf32 = false;
 
   PlanReport forward(const plan::GpuModel& gpu) const;
   std::vector<PlanReport> backward(bool wants_dx, const plan::GpuModel& gpu) const;

@@ -54,8 +54,10 @@ CpuLayer<Real>::CpuLayer(const Recurrence& form, Precision precision, bool exact
       products_(cpu::product_kernels<Real>()),
       elements_(cpu::element_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
-  if (precision == Precision::f16)
-    fail(ErrorCode::unsupported, "f16 needs a GPU; CPUs support full, bf16-weights and bf16");
+  if (precision == Precision::f16 || precision == Precision::tf32) {
+    fail(ErrorCode::unsupported, "precision {} needs a GPU; CPUs support full, bf16-weights and bf16",
+         to_string(precision));
+  }
 }
 
 template <class Real>

@@ -12,8 +12,13 @@ namespace {
 int row_alignment(Index bytes) { return cuda::common_alignment(16, {bytes}); }
 
 InputProducts products_of(const Recurrence& shape, const Target& target) {
-  return {target.positions(),       shape.input,     plan::cell_traits(shape.cell).info.gates * shape.hidden,
-          storage_of(target.dtype), shape.is_scan(), target.execution.exact};
+  return {target.positions(),
+          shape.input,
+          plan::cell_traits(shape.cell).info.gates * shape.hidden,
+          storage_of(target.dtype),
+          shape.is_scan(),
+          target.execution.exact,
+          target.tf32()};
 }
 
 std::vector<PlanReport> dense_reports(const Recurrence& shape, bool backward, const Target& target,
@@ -67,6 +72,7 @@ plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const
   scan.algorithm = scan_algorithm_of(target.execution, backward);
   problem.input = shape.input;
   problem.keep_gates = target.has(CallFlag::training);
+  problem.tf32 = target.tf32();
   return problem;
 }
 
@@ -82,6 +88,7 @@ plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, cons
   problem.reset = target.has(CallFlag::reset), problem.reverse = shape.reverse;
   problem.every_state = shape.every_state;
   problem.exact = target.execution.exact && !backward;
+  problem.tf32 = target.tf32();
   problem.clipped = backward && shape.gradient_clip > 0;
   const Index size = plan::size_of(problem.storage);
   const SequenceStrides wx = shape.projected ? shape.x_strides : SequenceStrides{};

@@ -168,7 +168,7 @@ class CpuScan final : public ScanPass {
 std::unique_ptr<ScanPass> prepare_scan(const ScanCallForm& form, const Target& target, bool backward) {
   constexpr Index most = Index{1} << 30;
   check_enum("form", form.form, ScanForm::logarithmic);
-  check_enum("precision", target.execution.precision, Precision::f16);
+  check_enum("precision", target.execution.precision, Precision::tf32);
   require_argument(form.channels >= 1 && form.channels <= most, "channels", form.channels, "1 to {}", most);
   require(form.form == ScanForm::logarithmic || !form.factor,
           "terms.factor belongs to the logarithmic form; the linear one has signs in a and b");

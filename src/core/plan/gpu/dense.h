@@ -39,6 +39,7 @@ struct GpuDenseProblem {
   bool clipped = false;      ///< Backward: the gradient from step to step is limited.
   bool reverse = false;
   bool exact = false;  ///< Forward: what decides on the order of sums is the same for any rows and steps.
+  bool tf32 = false;   ///< f32: products may round their factors to 10 bits of mantissa.
   int alignment =
       16;  ///< Largest power of two, up to 16 bytes, that divides all addresses, strides and heads in bytes.
   DenseAlgorithm algorithm = DenseAlgorithm::automatic;
@@ -51,6 +52,8 @@ struct GpuDenseProblem {
   int direct = -1;            ///< DenseAlgorithm::chip: 1 or 0, as GpuDensePlan::direct. -1: the planner chooses.
 
   Index head_size() const { return hidden / heads; }
+  /// DenseAlgorithm::warpgroup: halves of which a factor of a product is made.
+  int factor_terms() const { return storage == Storage::f32 && (backward || !tf32) ? 2 : 1; }
   bool operator==(const GpuDenseProblem&) const = default;
 };
 

@@ -29,7 +29,8 @@ struct TeamCandidate {
   chip::ChipShape shape{};
   bool backward = false;
   Index slices = 1, teams = 1, waves = 1;
-  int resident = 0;  // tiles in registers; negative: too few registers for the other values
+  int resident = 0;       // tiles in registers; negative: too few registers for the other values
+  double of_product = 1;  // products of the tensor cores that make one of the cell's
 
   int tiles_m() const { return shape.chip_tiles_m(backward); }
   int tiles_k() const { return shape.chip_tiles_k(backward); }
@@ -61,6 +62,11 @@ TeamChoice team_choice(std::span<const csp::Integer> v) {
 
 Index octets_of_head(const GpuDenseProblem& problem) { return (problem.head_size() + 7) / 8; }
 
+/// Floats are multiplied as the sums of two parts each, unless TF32 may be used.
+double products_of_tensor_cores(const GpuDenseProblem& problem) {
+  return problem.storage == Storage::f32 && !problem.tf32 ? 3 : 1;
+}
+
 /// Values that all candidates for one problem share, looked up once.
 class TeamFacts {
  public:
@@ -68,6 +74,7 @@ class TeamFacts {
       : rows_(problem.rows), heads_(problem.heads), octets_(octets_of_head(problem)), reset_(problem.reset) {
     const CellTraits& cell = cell_traits(problem.cell);
     common_.backward = problem.backward;
+    common_.of_product = products_of_tensor_cores(problem);
     common_.shape.gates = cell.gates(), common_.shape.states = cell.states();
     common_.shape.split = cell.split_gradients, common_.shape.bytes = size_of(problem.storage);
     // A forward pass has the same shape, and the same result, with and without a tape.
@@ -172,8 +179,7 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   work.received = shape.sums_floats(c.backward) * 4.0;
   work.received_bytes = shape.cluster == 1 ? cost.direct.sums_bytes : cost.direct.pair_bytes;
   work.warps = (shape.warps() + 3) / 4;
-  work.products =
-      static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * work.warps * (shape.bytes == 4 ? 3 : 1);
+  work.products = static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * work.warps * c.of_product;
   work.others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   work.operands = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
   work.slots = c.slots();
@@ -189,7 +195,7 @@ class TeamBound {
     const CellTraits& cell = cell_traits(problem.cell);
     pieces_ = size_of(problem.storage) / 2;
     sent_ = problem.backward ? cell.gates() : 1, summed_ = problem.backward ? 1 : cell.gates();
-    of_floats_ = problem.storage == Storage::f32 ? 3 : 1;
+    of_floats_ = products_of_tensor_cores(problem);
     backward_ = problem.backward;
   }
 

@@ -35,8 +35,8 @@ constexpr int kLeastUnderWay = 32 << 10, kEnoughUnderWay = 96 << 10;
 /// Limits of blocks whose warpgroups have rows of their own: bytes under way, stages of the operand, and items.
 constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kMostStagesOfWide = 16, kMostItemsOfWide = 64;
 
-/// Costs in nanoseconds. Values are rows of a portion times operand columns of a block and terms. Measured on an H100,
-/// those of floats on an H200, and fitted within about 10 %.
+/// Costs in nanoseconds. Values are rows of a portion times operand columns of a block. Measured on an H100, those of
+/// two terms on an H200, and fitted within about 10 %.
 struct WarpgroupCosts {
   double exchange = 1700;      ///< A step with one portion
   double alone_value = 0.04;   ///< Further time per value with one portion
@@ -45,7 +45,7 @@ struct WarpgroupCosts {
   double value = 0.024;        ///< Further time per value
   double shared_row = 3.8e-4;  ///< Further time per value and row with R in shared memory
   double row = 0;              ///< Further time per row of a portion
-  double column = 1;           ///< Further time of a portion of floats per operand column
+  double column = 1;           ///< Each portion per operand column, with two terms
   double alone_column = 0.6;   ///< The same with one portion
   double step = 1.05;          ///< A step, as a multiple of the sum of its parts
 };
@@ -79,7 +79,7 @@ void fill_wide(TeamShape& shape, Index block_bytes) {
     const int step = shape.steps_of_item();
     shape.resident = 0;
     const int left = most_registers(shape, kMostWarpgroupRegisters) - shape.registers() - spare_registers;
-    shape.resident = std::clamp(left / (4 * shape.terms()) / step * step, 0, shape.own_steps());
+    shape.resident = std::clamp(left / (4 * shape.matrix_terms()) / step * step, 0, shape.own_steps());
     return items - shape.resident_items();
   };
   // Further registers that the compiler was observed to need: where sums are exchanged forward, and where R is
@@ -105,7 +105,7 @@ WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
   WarpgroupCandidate c;
   if (shape.units % shape.group_units() != 0 || shape.all_chunks() % shape.shares != 0 ||
       shape.rows % (8 * shape.shares) != 0 || (shape.backward && shape.shares == 1) ||
-      (shape.shares > 1 && shape.portions > 2)) {
+      (shape.shares > 1 && shape.portions > 2) || (shape.backward && shape.terms > 1)) {
     return c;
   }
   for (shape.depth = shape.backward ? 1 : 2; shape.depth <= 2; ++shape.depth) {
@@ -116,7 +116,7 @@ WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
   if (shape.depth > 2) return c;
   c.shape = shape;
   // A loading thread has at least one row. Streams of floats were never measured.
-  c.fits = shape.own_rows() <= 32 * shape.loaders() && (shape.terms() == 1 || shape.streamed == 0) &&
+  c.fits = shape.own_rows() <= 32 * shape.loaders() && (shape.terms == 1 || shape.streamed == 0) &&
            shape.registers() <= kMostWarpgroupRegisters && shape.blocks() <= clusters_at_once(gpu, 1);
   return c;
 }
@@ -126,7 +126,7 @@ void fill_narrow(TeamShape& shape, int most, Index block_bytes) {
   const int step = shape.steps_of_item();
   shape.resident = 0;
   const int left = most_registers(shape, most) - shape.registers();
-  shape.resident = std::clamp(left / (4 * shape.terms()) / step * step, 0, shape.own_steps());
+  shape.resident = std::clamp(left / (4 * shape.matrix_terms()) / step * step, 0, shape.own_steps());
   shape.kept = shape.own_items() - shape.resident_items();
   shape.stages = std::min(kMostStages, 2 * shape.own_items());
   while (shape.stages > 1 && shape.shared_bytes() > block_bytes) --shape.stages;
@@ -153,9 +153,9 @@ WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
     shape.depth /= 2;
   }
   fill_narrow(shape, kMostWarpgroupRegisters, gpu.block_bytes);
-  // Items must be small enough for some to be in flight during a multiplication. Backward passes and floats have less
-  // room.
-  const int few_stages = shape.backward || shape.terms() > 1 ? 4 : kLeastStages;
+  // Items must be small enough for some to be in flight during a multiplication. Backward passes and pairs of terms
+  // have less room.
+  const int few_stages = shape.backward || shape.terms > 1 ? 4 : kLeastStages;
   while (shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) && 2 * shape.items() <= kMostItems) {
     shape.depth /= 2;
     fill_narrow(shape, kMostWarpgroupRegisters, gpu.block_bytes);
@@ -164,7 +164,7 @@ WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
   WarpgroupCandidate c;
   c.shape = shape;
   const bool alike = !shape.backward || shape.gates * shape.units % (4 * TeamShape::chunk_units) == 0;
-  c.fits = alike && shape.registers() - 4 * shape.terms() * shape.resident <= kMostWarpgroupRegisters &&
+  c.fits = alike && shape.registers() - 4 * shape.matrix_terms() * shape.resident <= kMostWarpgroupRegisters &&
            shape.items() <= kMostItems && shape.shared_bytes() <= gpu.block_bytes &&
            shape.stages >= std::min(kLeastStages, shape.own_items()) &&
            (shape.stages >= shape.own_items() || shape.bytes_under_way() >= kLeastUnderWay);
@@ -179,7 +179,7 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
   shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
   shape.units = TeamShape::padded(static_cast<int>(problem.head_size()), problem.backward, cell.gates());
   shape.rows = rows, shape.portions = portions, shape.shares = shares;
-  shape.bytes = size_of(problem.storage);
+  shape.bytes = size_of(problem.storage), shape.terms = problem.factor_terms();
   WarpgroupCandidate c = shares > 0 ? wide_candidate(gpu, shape) : narrow_candidate(gpu, shape);
   if (!c.fits) return c;
   c.slices = (problem.rows + c.shape.team_rows() - 1) / c.shape.team_rows();
@@ -197,21 +197,21 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
 /// fitted within about 15 %. Streamed items come from memory, and in part from the L2 cache.
 double wide_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
-  constexpr double exchange = 2500, row_of_backward = 30, portion = 700, value = 0.055, value_of_floats = 0.085;
-  const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms();
+  constexpr double exchange = 2500, row_of_backward = 30, portion = 700, value = 0.055, value_of_terms = 0.085;
+  const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms;
   const double streamed = static_cast<double>(c.teams * shape.blocks()) * TeamShape::parts * shape.streamed *
                           static_cast<double>(shape.matrix_item_bytes());
   return exchange + (shape.backward ? row_of_backward * shape.rows : 0) +
          shape.portions *
-             (portion + std::max(values * (shape.terms() > 1 ? value_of_floats : value), streamed / c.bytes_per_ns));
+             (portion + std::max(values * (shape.terms > 1 ? value_of_terms : value), streamed / c.bytes_per_ns));
 }
 
 double warpgroup_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
   if (shape.wide()) return wide_step_time(c);
   const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
-  const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms();
-  const double columns = shape.terms() > 1 ? shape.chunks() * TeamShape::chunk_units : 0;
+  const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms;
+  const double columns = shape.terms > 1 ? shape.chunks() * TeamShape::chunk_units : 0;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
   const double portion = cost.portion + cost.row * shape.rows + columns * cost.column +
                          values * (cost.value + cost.shared_row * shape.rows * from_shared);
@@ -251,11 +251,11 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
     return fmt::format("warpgroups multiply on chips of sm_{}, and {} is of sm_{}", hopper, gpu.name,
                        gpu.architecture());
   }
-  if (problem.storage == Storage::f32 && (problem.backward || problem.exact)) {
-    return fmt::format("warpgroups multiply floats in forward passes of the fast mode, not in {}",
-                       problem.backward ? "backward passes" : "exact mode");
+  if (problem.storage == Storage::f32 && (problem.exact || (problem.backward && !problem.tf32))) {
+    return fmt::format("warpgroups multiply floats in {}",
+                       problem.exact ? "the fast mode, not in exact mode" : "backward passes only in TF32");
   }
-  if (problem.storage == Storage::f32 && !cell.bounded) {
+  if (problem.storage == Storage::f32 && !problem.backward && !cell.bounded) {
     return fmt::format("warpgroups multiply states as halves, and those of {} have no bound", problem.cell);
   }
   if (cell.phases != 1 || cell.gates() > kMostGates) {

@@ -22,8 +22,9 @@
 /// Operands are exchanged through the L2 cache, in *chunks* of 64 columns of all rows of a portion in the layout of the
 /// tensor cores (MatrixOfColumns). An item is `depth` chunks of each term, one copy.
 ///
-/// Factors of products are halves. A float is the sum of two halves, a high and a low *term*: three products of terms
-/// have the precision of floats.
+/// Factors are made of halves, their *terms*. A float is one half, which has the precision of TF32, or the sum of a
+/// high and a low one: three products then have the precision of floats. Backward, where gradients have any size, one
+/// of two halves is 0; each has a scale and sums of its own.
 struct WarpgroupShape {
   bool backward;
   int gates, states;  // G, S
@@ -37,6 +38,7 @@ struct WarpgroupShape {
   int shares;
   int kept, streamed;  // items of a warpgroup with R in shared memory, and those whose R is read in every turn
   int bytes;           // of a value in memory
+  int terms;           // halves of which a factor is made
 
   static constexpr int parts = 2;  // multiplying warpgroups
   static constexpr int threads = 384, chunk_units = 64, tile_rows = 64;
@@ -47,7 +49,6 @@ struct WarpgroupShape {
     const int even = parts * chunk_units * (backward && gates % 2 != 0 ? 2 : 1);
     return (units + even - 1) / even * even;
   }
-  PENSTOCK_LAYOUT int terms() const { return bytes == 4 ? 2 : 1; }
   PENSTOCK_LAYOUT bool wide() const { return shares > 0; }
   /// Warps that load inputs. Another one reads what is streamed of R.
   PENSTOCK_LAYOUT int loaders() const { return streamed > 0 ? 1 : 2; }
@@ -76,11 +77,11 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int resident_items() const { return resident / steps_of_item(); }
   PENSTOCK_LAYOUT int chunk_bytes() const { return rows * 128; }
   PENSTOCK_LAYOUT int term_bytes() const { return depth * chunk_bytes(); }
-  PENSTOCK_LAYOUT int item_bytes() const { return terms() * term_bytes(); }
+  PENSTOCK_LAYOUT int item_bytes() const { return terms * term_bytes(); }
   /// Offset of a chunk's first term among the exchanged values of a portion.
   PENSTOCK_LAYOUT int chunk_at(int chunk) const { return chunk / depth * item_bytes() + chunk % depth * chunk_bytes(); }
   PENSTOCK_LAYOUT int bytes_under_way() const { return item_parts() * stages * item_bytes(); }
-  PENSTOCK_LAYOUT int portion_bytes() const { return terms() * all_chunks() * chunk_bytes(); }
+  PENSTOCK_LAYOUT int portion_bytes() const { return terms * all_chunks() * chunk_bytes(); }
   /// Bytes of the L2 cache for a team: two exchange buffers used in turn, and for each item a count of the blocks that
   /// have sent it.
   static constexpr int count_bytes = 128;
@@ -101,19 +102,23 @@ struct WarpgroupShape {
     return (groups > 0 ? groups : 1) * (wide() ? shares : cluster());
   }
 
+  /// Terms of a value of R, and sums of a unit and row.
+  PENSTOCK_LAYOUT int matrix_terms() const { return backward ? 1 : terms; }
+  PENSTOCK_LAYOUT int sums() const { return backward ? terms : 1; }
   /// Tiles of 8 rows to which a thread applies the cell.
   PENSTOCK_LAYOUT int own_tiles() const { return wide() ? rows / 8 / shares : rows / 8 / parts; }
   /// Units and rows of a tile to which a thread applies the cell.
   PENSTOCK_LAYOUT int tile_cells() const { return backward ? (wide() ? 4 : 2) : 1; }
   /// Registers of a multiplying thread, without those that the compiler needs for other values.
   PENSTOCK_LAYOUT int registers() const {
-    return 4 * terms() * resident + rows / 2 + own_tiles() * (tile_cells() * portions * states + (shares > 1 ? 6 : 2));
+    return 4 * matrix_terms() * resident + rows / 2 * sums() +
+           own_tiles() * (tile_cells() * portions * states + (shares > 1 ? 6 : 2));
   }
 
   /// Bytes of a chunk of the tile of R.
   static constexpr int matrix_chunk_bytes = tile_rows * 128;
   PENSTOCK_LAYOUT int matrix_term_bytes() const { return depth * matrix_chunk_bytes; }
-  PENSTOCK_LAYOUT int matrix_item_bytes() const { return terms() * matrix_term_bytes(); }
+  PENSTOCK_LAYOUT int matrix_item_bytes() const { return matrix_terms() * matrix_term_bytes(); }
   /// Places among a warpgroup's items of those that registers hold, that shared memory keeps, and that are streamed:
   /// the latter take turns with the others, so that memory is read all the time.
   PENSTOCK_LAYOUT int held_place(int i) const { return i + (i < streamed ? i : streamed); }
@@ -152,7 +157,9 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int sent_buffers() const { return backward && (wide() || portions == 1) ? 2 : portions; }
   /// Sums that a thread receives from one other warpgroup.
   PENSTOCK_LAYOUT int passed_values() const { return own_tiles() * (backward && !wide() ? 2 : 4); }
-  PENSTOCK_LAYOUT int passed_bytes() const { return wide() ? 0 : passed_values() * 4 * threads / 3; }
+  PENSTOCK_LAYOUT int passed_bytes() const {
+    return (wide() ? (bytes == 4 ? 4 : 0) : passed_values()) * 4 * threads / 3;
+  }
   /// Bytes of sums received from the other warpgroup (forward), or from the three others of the pair for each portion
   /// (backward).
   PENSTOCK_LAYOUT int all_passed_bytes() const { return parts * passed_bytes() * (backward ? 3 * portions : 1); }

@@ -63,6 +63,7 @@ plan::GpuDenseProblem problem_of(const DenseSpec& spec, const DenseBatch& batch)
   problem.reset = batch.reset != 0;
   problem.reverse = spec.reverse;
   problem.algorithm = spec.algorithm;
+  problem.tf32 = spec.tf32;
   return problem;
 }
 
@@ -188,7 +189,7 @@ KernelSource pass_source(const plan::GpuDenseProblem& problem, const plan::GpuDe
   source.entry = fmt::format("Dense{}{}{}", first, algorithm.substr(1), problem.backward ? "Backward" : "Forward");
   source.file =
       fmt::format("backend/cuda/kernels/dense/{}_{}.cuh", algorithm, problem.backward ? "backward" : "forward");
-  source.constants = {{"using Storage", storage_type(problem.storage)}, std::move(pass)};
+  source.constants = {{"using Storage", problem.tf32 ? "Tf32" : storage_type(problem.storage)}, std::move(pass)};
   source.rule = plan::cell_traits(problem.cell).text;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();

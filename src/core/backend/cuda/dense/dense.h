@@ -25,6 +25,7 @@ struct DenseSpec {
   bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::automatic;
   bool exact = false;  ///< Forward: the bits of a row depend neither on its batch nor on where its steps are cut.
+  bool tf32 = false;   ///< f32 storage only: products may round their factors to 10 bits of mantissa.
   /// For tests: decreasing numbers of rows, for which sorted rows have plans, however short their stages are. Empty:
   /// only plans that are worth it.
   std::vector<Index> stage_rows = {};

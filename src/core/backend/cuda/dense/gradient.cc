@@ -23,7 +23,7 @@ int columns_of(const DenseSpec& spec) {
 
 ProductShape product_of(const DenseSpec& spec, Index gates, Index count, Index positions, int alignment) {
   const Index size = plan::size_of(spec.storage), H = spec.hidden;
-  ProductShape shape{.storage = spec.storage, .result = plan::Storage::f32};
+  ProductShape shape{.storage = spec.storage, .result = plan::Storage::f32, .tf32 = spec.tf32};
   shape.m = count * H, shape.n = H, shape.k = positions;
   shape.k_varies = true;
   shape.a_transposed = true;
@@ -50,7 +50,7 @@ KernelSource head_gradient_source(const DenseSpec& spec, Index gates, int alignm
   source.entry = "DenseHeadGradient";
   source.file = "backend/cuda/kernels/dense/head_gradient.cuh";
   source.shared_bytes = stages * kStep * (kTileM + columns + 2 * kGap) * size;
-  source.constants = {{"using Storage", storage_type(spec.storage)},
+  source.constants = {{"using Storage", spec.tf32 ? "Tf32" : storage_type(spec.storage)},
                       {"constexpr int kHead", D},
                       {"constexpr int kGates", gates},
                       {"constexpr int kTileN", columns},

@@ -12,7 +12,7 @@ namespace {
 
 ProductShape step_product(const plan::GpuDenseProblem& problem, Index count) {
   const Index D = problem.head_size(), gates = plan::cell_traits(problem.cell).gates();
-  ProductShape shape{.storage = problem.storage, .result = plan::Storage::f32};
+  ProductShape shape{.storage = problem.storage, .result = plan::Storage::f32, .tf32 = problem.tf32};
   shape.m = problem.rows;
   shape.exact = problem.exact;
   shape.b_transposed = !problem.backward;

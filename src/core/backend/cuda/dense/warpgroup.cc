@@ -14,7 +14,8 @@ KernelSource dense_warpgroup_source(const plan::GpuDenseProblem& problem, const 
                                      .stages = plan.stages,
                                      .shares = plan.shares,
                                      .kept = plan.kept,
-                                     .streamed = plan.streamed};
+                                     .streamed = plan.streamed,
+                                     .terms = problem.factor_terms()};
   KernelSource source = pass_source(problem, plan, "warpgroup", pass_constant("WarpgroupPass", pass));
   source.functions = warpgroup_multiply_recurrent(
       pass.rows, problem.storage == plan::Storage::f32 ? plan::Storage::f16 : problem.storage);

@@ -20,6 +20,8 @@ PENSTOCK_DEVICE void WaitForKernelBefore() {
 struct F32 {
   static constexpr int bytes = 4;
 };
+/// Floats whose products may round their factors to 10 bits of mantissa.
+struct Tf32 : F32 {};
 struct Bf16 {
   static constexpr int bytes = 2;
   PENSTOCK_DEVICE float widen(unsigned half) { return __uint_as_float(half << 16); }

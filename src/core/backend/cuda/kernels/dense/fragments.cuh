@@ -62,6 +62,13 @@ PENSTOCK_DEVICE void MultiplyHalves(float (&sum)[4], unsigned a0, unsigned a1, u
   MultiplyTf32(sum, p0.high, p1.high, p2.high, p3.high, q0.high, q1.high);
 }
 
+/// Rounds the factors.
+PENSTOCK_DEVICE void MultiplyHalves(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                    unsigned b1, Tf32) {
+  constexpr unsigned half = 0x1000;
+  MultiplyTf32(sum, a0 + half, a1 + half, a2 + half, a3 + half, b0 + half, b1 + half);
+}
+
 /// 16 bytes of a thread, whose values `value(i)` names: for operands that do not lie in memory as they are multiplied.
 template <class Storage, class ValueBits>
 PENSTOCK_DEVICE uint4 Gather(const ValueBits& value_bits) {

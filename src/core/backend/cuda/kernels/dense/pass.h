@@ -43,7 +43,7 @@ struct ClusterPass {
 struct WarpgroupPass {
   DensePass all;
   HeldMatrix held;
-  int rows, portions, resident, depth, stages, shares, kept, streamed;  ///< As WarpgroupShape has them.
+  int rows, portions, resident, depth, stages, shares, kept, streamed, terms;  ///< As WarpgroupShape has them.
 };
 
 /// A thread has one unit of one row: a launch for each step.

@@ -44,17 +44,23 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
       if (kWide && lane == 0) shared.inputs[0].arrive();
 #pragma unroll 1
       for (int g = 0; g < kGates; ++g) {
-        const char* const from = shared.sent(number * kPortions + portion, g) + piece * 16;
-        char* const to =
-            exchange.sent(portion, number) + (g * chunks_of_gate + unit / chunk_units) * kShape.chunk_bytes();
+        const char* const from = shared.sent(number * kPortions + portion, g) + piece * (kPieces * 16);
+        char* const to = exchange.sent(portion, number) + kShape.chunk_at(g * chunks_of_gate + unit / chunk_units);
 #pragma unroll
         for (int i = 0; i < pieces; ++i) {
           const int row = i * rows_at_once + lane / of_row;
-          const uint4 v = *(const uint4*)(from + row * kShape.sent_pitch());
-          asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
-                           to + MatrixOfColumns::place(team.own_row() + row, unit % chunk_units / 8)),
-                       "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-                       : "memory");
+          uint4 units[kPieces];
+#pragma unroll
+          for (int p = 0; p < kPieces; ++p) units[p] = *(const uint4*)(from + row * kShape.sent_pitch() + p * 16);
+#pragma unroll
+          for (int term = 0; term < kTerms; ++term) {
+            const uint4 v = FactorsOf(units, term);
+            const int place = MatrixOfColumns::place(team.own_row() + row, unit % chunk_units / 8);
+            asm volatile(
+                "st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to + term * kShape.term_bytes() + place),
+                "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                : "memory");
+          }
         }
       }
       if constexpr (!kShowBeforeCopies) ShowGlobalCopies();
@@ -98,10 +104,27 @@ struct Multiplier : Product {
     return ((Index)state * args.rows.rows + row.number) * args.hidden + team.channel() + unit;
   }
 
+  /// Returns the value that the transpose of R has in row `row` of a warp's 16 and a column of the block's, as floats.
+  PENSTOCK_DEVICE float matrix_value(const DenseBackwardArguments& args, const Team& team, int part, int warp, int row,
+                                     int column) {
+    const int of_group =
+        kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
+    const int unit = team.group() * kShape.group_units() + of_group;
+    int of_all = team.share() * (kShape.chunks() * WarpgroupShape::chunk_units) + column;
+    // Found anew for each value: the places of all would take registers that R needs.
+    asm volatile("" : "+r"(of_all));
+    const int row_of_gate = of_all % kUnitsOfTeam, row_of_r = of_all / kUnitsOfTeam * kHead + row_of_gate;
+    if (!IsOfHead(unit) || !IsOfHead(row_of_gate)) return 0.0f;
+    return ((const float*)args.recurrent)[((Index)team.head * kGates * kHead + row_of_r) * kHead + unit];
+  }
   /// Returns the word that the transpose of R has in row `row` of a warp's 16 from a column of the block's on: of R's
-  /// rows of the gates and units of this column and the next one.
+  /// rows of the gates and units of this column and the next one. `scale`: of floats.
   PENSTOCK_DEVICE unsigned matrix_word(const DenseBackwardArguments& args, const Team& team, int part, int warp,
-                                       int row, int column) {
+                                       int row, int column, float scale) {
+    if constexpr (kBytes == 4) {
+      return MatrixTerm(matrix_value(args, team, part, warp, row, column) * scale,
+                        matrix_value(args, team, part, warp, row, column + 1) * scale, 0);
+    }
     const int of_group =
         kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
     const int unit = team.group() * kShape.group_units() + of_group;
@@ -116,15 +139,14 @@ struct Multiplier : Product {
     return *first | (IsOfHead(row_of_gate + 1) ? (unsigned)first[kHead] << 16 : 0);
   }
 
-  __device__ __forceinline__ void init() {
-#pragma unroll
-    for (int k = 0; k < kResident; ++k) {
+  __device__ __forceinline__ void take_matrix() {
+    hold([&](int k, int i, int) {
       const int column = column_of(part, kShape.held_place(k / kSteps)) + k % kSteps * 16 + lane % 4 * 2;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        held[k][0][i] = matrix_word(args, team, part, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8);
-      }
-    }
+      return matrix_word(args, team, part, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8,
+                         kBytes == 4 ? ScalesOfMatrix(shared.start)[0] : 1.0f);
+    });
+  }
+  __device__ __forceinline__ void init() {
 #pragma unroll
     for (int u = 0; u < units_of_thread; ++u) {
       const int channel = team.channel() + unit_of(2 * u);
@@ -241,7 +263,9 @@ struct Multiplier : Product {
     return exists ? Clipped(all, args.clip) : all;
   }
 
-  PENSTOCK_DEVICE float ValueAt(const char* input) { return Storage::widen(*(const unsigned short*)input); }
+  PENSTOCK_DEVICE float ValueAt(const char* input) {
+    return kBytes == 4 ? *(const float*)input : Half::widen(*(const unsigned short*)input);
+  }
 
   /// Applies the cell's backward pass to a row.
   __device__ __forceinline__ void apply(float (&kept)[kStates], float through, int number, int portion, int step,
@@ -292,11 +316,14 @@ struct Multiplier : Product {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       const int at = row_number * kShape.sent_pitch() + unit * kBytes;
-      *(unsigned short*)(shared.sent(turn, g) + at) = Narrow(live ? drh[g].value : 0.0f);
-      if constexpr (DenseCell::split) *(unsigned short*)(shared.sent(turn, kGates + g) + at) = Narrow(dwx[g].value);
+      Put(shared.sent(turn, g) + at, live ? drh[g].value : 0.0f);
+      if constexpr (DenseCell::split) Put(shared.sent(turn, kGates + g) + at, dwx[g].value);
     }
   }
-  PENSTOCK_DEVICE unsigned short Narrow(float value) { return (unsigned short)(Storage::narrow(value, 0.0f) & 0xffff); }
+  PENSTOCK_DEVICE void Put(char* to, float value) {
+    const float values[1] = {value};
+    Vector<Storage, 1>::of(values).put(to);
+  }
 
   /// Announces that the results of a step's cells can be sent.
   __device__ __forceinline__ void send(int portion) const {
@@ -305,6 +332,7 @@ struct Multiplier : Product {
   }
 
   __device__ __forceinline__ void run(int steps) {
+    take_matrix();
     init();
     int turn = 0;
 #pragma unroll 1
@@ -325,7 +353,7 @@ struct Multiplier : Product {
   __device__ __forceinline__ void clear_padding(const DenseTensor& tensor, const Row& row, int unit) const {
     for (int step = row.length; step < row.padded; ++step) {
       char* const at = row.at(tensor, step, kDescending) + (Index)(team.channel() + unit) * kBytes;
-      for (int g = 0; g < kGates; ++g) *(unsigned short*)(at + (Index)g * args.hidden * kBytes) = 0;
+      for (int g = 0; g < kGates; ++g) Vector<Storage, 1>::zero().put(at + (Index)g * args.hidden * kBytes);
     }
   }
 
@@ -372,12 +400,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Shared shared = Shared::of(memory);
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
+  if constexpr (kBytes == 4) {
+    FindScales<true>(memory, [&](int part, int row, int column) {
+      return Multiplier::matrix_value(args, team, part, row / 16, row % 16, column);
+    });
+  }
   LayMatrix<true>(memory, exchange, team, [&](int part, int row, int column, int) {
     uint4 v;
     unsigned* const words = (unsigned*)&v;
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
-      words[w] = Multiplier::matrix_word(args, team, part, row / 16, row % 16, column + 2 * w);
+      words[w] = Multiplier::matrix_word(args, team, part, row / 16, row % 16, column + 2 * w,
+                                         kBytes == 4 ? ScalesOfMatrix(memory)[0] : 1.0f);
     }
     return v;
   });

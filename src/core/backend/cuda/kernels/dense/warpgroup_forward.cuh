@@ -227,7 +227,7 @@ struct Multiplier : Product {
   }
   /// Returns a term of two columns of a row of floats.
   PENSTOCK_DEVICE unsigned matrix_pair(const char* row, int column, int term, float scale) {
-    return TermOf(matrix_value(row, column) * scale, matrix_value(row, column + 1) * scale, term);
+    return MatrixTerm(matrix_value(row, column) * scale, matrix_value(row, column + 1) * scale, term);
   }
   /// Returns eight columns of a row.
   PENSTOCK_DEVICE uint4 matrix_piece(const char* row, int column, int term, float scale) {
@@ -244,7 +244,6 @@ struct Multiplier : Product {
     }
     return make_uint4(word[0], word[1], word[2], word[3]);
   }
-  /// Takes R's part of the registers.
   __device__ __forceinline__ void take_matrix() {
     // The steps' columns lie a fixed number of bytes behind the first one's.
     const char* rows[2];
@@ -254,24 +253,15 @@ struct Multiplier : Product {
       rows[i] = matrix_row(args, team, part, warp, lane / 4 + i * 8);
       if (kBytes == 2 && rows[i] != nullptr) rows[i] += first * kBytes;
     }
-#pragma unroll
-    for (int k = 0; k < kResident; ++k) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int further = column_of(0, kShape.held_place(k / kSteps)) + k % kSteps * 16 + i / 2 * 8;
-        if constexpr (kBytes == 4) {
-#pragma unroll
-          for (int term = 0; term < kTerms; ++term) {
-            held[k][term][i] = matrix_pair(rows[i % 2], first + further, term, ScalesOfMatrix(shared.start)[0]);
-            // At once: floats that wait for it would take registers of other parts of R.
-            asm volatile("" : "+r"(held[k][term][i])::"memory");
-          }
-        } else {
-          const bool exists = rows[i % 2] != nullptr && IsOfHead(first + further);
-          held[k][0][i] = exists ? *(const unsigned*)(rows[i % 2] + further * kBytes) : 0;
-        }
+    hold([&](int k, int i, int term) {
+      const int further = column_of(0, kShape.held_place(k / kSteps)) + k % kSteps * 16 + i / 2 * 8;
+      if constexpr (kBytes == 4) {
+        return matrix_pair(rows[i % 2], first + further, term, ScalesOfMatrix(shared.start)[0]);
+      } else {
+        const bool exists = rows[i % 2] != nullptr && IsOfHead(first + further);
+        return exists ? *(const unsigned*)(rows[i % 2] + further * kBytes) : 0u;
       }
-    }
+    });
   }
   __device__ __forceinline__ void init() {
 #pragma unroll
@@ -404,8 +394,8 @@ struct Multiplier : Product {
   }
 
   __device__ __forceinline__ void run(int steps) {
-    init();
     take_matrix();
+    init();
     int turn = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
@@ -470,7 +460,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
   if constexpr (kBytes == 4) {
-    FindScales(memory, [&](int part, int row, int column) {
+    FindScales<false>(memory, [&](int part, int row, int column) {
       return Multiplier::matrix_value(Multiplier::matrix_row(args, team, part, row / 16, row % 16),
                                       Multiplier::column_of_head(team, column));
     });

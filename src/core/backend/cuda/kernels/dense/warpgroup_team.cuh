@@ -17,25 +17,28 @@ PENSTOCK_PASS(WarpgroupPass)
 constexpr int kHead = kPass.held.head, kAccess = kPass.held.access, kSharedBytes = kPass.held.shared_bytes;
 constexpr bool kTraining = kPass.held.training, kEveryState = kPass.held.every_state;
 constexpr int kRows = kPass.rows, kPortions = kPass.portions, kResident = kPass.resident, kDepth = kPass.depth;
-constexpr int kStages = kPass.stages, kShares = kPass.shares, kKept = kPass.kept, kStreamed = kPass.streamed;
+constexpr int kStages = kPass.stages, kShares = kPass.shares, kKept = kPass.kept, kStreamed = kPass.streamed,
+              kTerms = kPass.terms;
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
 /// Units of a team: those of a head, and after them others that no tensor has. Their states and gradients are 0.
 constexpr int kUnitsOfTeam = WarpgroupShape::padded(kHead, kBackward, kGates);
 constexpr bool kPads = kUnitsOfTeam != kHead;
-constexpr WarpgroupShape kShape = {kBackward, kGates, kStates, DenseCell::split, kUnitsOfTeam, kRows,     kPortions,
-                                   kResident, kDepth, kStages, kShares,          kKept,        kStreamed, kBytes};
+constexpr WarpgroupShape kShape = {kBackward, kGates,    kStates,   DenseCell::split, kUnitsOfTeam,
+                                   kRows,     kPortions, kResident, kDepth,           kStages,
+                                   kShares,   kKept,     kStreamed, kBytes,           kTerms};
 constexpr bool kWide = kShape.wide();
 constexpr int kParts = WarpgroupShape::parts, kThreads = WarpgroupShape::threads, kUnits = kShape.own_units();
 constexpr int kItems = kShape.items(), kOwnItems = kShape.own_items(), kItemBytes = kShape.item_bytes();
 constexpr int kItemParts = kShape.item_parts(), kOwnRows = kShape.own_rows();
 constexpr int kTiles = kShape.own_tiles(), kInputStages = kShape.input_stages();
 constexpr int kLoaders = kShape.loaders(), kOwnSums = kShape.passed_values();
-constexpr int kSteps = kShape.steps_of_item(), kTerms = kShape.terms();
+constexpr int kSteps = kShape.steps_of_item();
+constexpr int kMatrixTerms = kShape.matrix_terms(), kSums = kShape.sums();
 /// Registers of the threads that multiply, and of the others: as many as the launch gave them all.
 constexpr bool kMoreRegisters = kShape.registers() > WarpgroupShape::usual_registers;
 constexpr int kManyRegisters = kMoreRegisters ? 224 : 216, kFewRegisters = kMoreRegisters ? 56 : 72;
 constexpr int kMostTries = 1 << 22;
-static_assert((kBytes == 2 || !kBackward) && !DenseCell::two_phases && kGates <= 4 && kStages * kItemParts <= 32);
+static_assert((kBytes == 4 || kTerms == 1) && !DenseCell::two_phases && kGates <= 4 && kStages * kItemParts <= 32);
 static_assert(kStages > 1 || kOwnItems == 1, "an item is released behind the next one's products");
 /// Passes in which a warp brings a portion's items.
 constexpr int kPasses = (kItems + 31) / 32;
@@ -226,7 +229,28 @@ struct Product {
   const Ring& ring;
   const MatrixRing& matrix;
   int part, warp, lane;
-  unsigned held[kResident > 0 ? kResident : 1][kTerms][4];
+  unsigned held[kResident > 0 ? kResident : 1][kMatrixTerms][4];
+  using Sums = float[kSums][kRows / 2];
+
+  /// Fills the registers: word_of(k, i, term) makes word i of step k. Halves of floats pass through memory that is used
+  /// once all warps are here: the assembler would keep the floats in registers until their first product.
+  template <class WordOf>
+  __device__ __forceinline__ void hold(const WordOf& word_of) {
+    static_assert(kBytes == 2 || kShape.all_passed_bytes() >= kParts * kWarpgroup * 16);
+    auto* const made = (volatile unsigned*)(ring.start + kShape.passed_at()) + ((part * 4 + warp) * 32 + lane) * 4;
+#pragma unroll
+    for (int k = 0; k < kResident; ++k) {
+#pragma unroll
+      for (int term = 0; term < kMatrixTerms; ++term) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const unsigned word = word_of(k, i, term);
+          if constexpr (kBytes == 4) made[i] = word;
+          held[k][term][i] = kBytes == 4 ? made[i] : word;
+        }
+      }
+    }
+  }
 
   /// The column of the block's where item `i` of a part begins.
   PENSTOCK_DEVICE int column_of(int part, int i) {
@@ -244,7 +268,7 @@ struct Product {
   }
 
   /// Multiplies by an item, the i-th of a portion, as soon as it is there; the one before is then done with.
-  /// product(k, term of R, description of what was brought, whether there are sums to add to).
+  /// product(k, sums, term of R, description of what was brought, whether there are sums to add to).
   template <class OneProduct>
   __device__ __forceinline__ void multiply_item(int i, unsigned number, const OneProduct& product) const {
     ring.full[stage_of(number)].wait(number / kStages & 1);
@@ -253,11 +277,10 @@ struct Product {
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       const unsigned long long high = h + (k / 4 * kShape.chunk_bytes() + k % 4 * 32) / 16;
-      product(k, 0, high, (int)(i > 0 || k > 0));
-      if constexpr (kTerms == 2) {
-        product(k, 0, high + kShape.term_bytes() / 16, 1);
-        product(k, 1, high, 1);
-      }
+      const int add = i > 0 || k > 0;
+      product(k, 0, 0, high, add);
+      if constexpr (kTerms == 2) product(k, kSums - 1, 0, high + kShape.term_bytes() / 16, kSums == 1 ? 1 : add);
+      if constexpr (kMatrixTerms == 2) product(k, 0, 1, high, 1);
     }
     CommitMultiplying();
     if (i > 0) {
@@ -267,20 +290,18 @@ struct Product {
   }
 
   /// Multiplies by item `i` with R in shared memory.
-  __device__ __forceinline__ void multiply_shared(float (&sum)[kRows / 2], const char* of_item, int i,
-                                                  unsigned number) const {
+  __device__ __forceinline__ void multiply_shared(Sums& sums, const char* of_item, int i, unsigned number) const {
     const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
-    multiply_item(i, number, [&](int k, int term, unsigned long long h, int add) {
+    multiply_item(i, number, [&](int k, int which, int term, unsigned long long h, int add) {
       const int at = term * kShape.matrix_term_bytes() + k / 4 * WarpgroupShape::matrix_chunk_bytes + k % 4 * 32;
-      MultiplyShared(sum, r + at / 16, h, add);
+      MultiplyShared(sums[which], r + at / 16, h, add);
     });
   }
   /// Multiplies by the next item of R that is streamed, `streamed` of all turns.
-  __device__ __forceinline__ void multiply_streamed(float (&sum)[kRows / 2], int i, unsigned number,
-                                                    unsigned streamed) const {
+  __device__ __forceinline__ void multiply_streamed(Sums& sums, int i, unsigned number, unsigned streamed) const {
     const int stage = matrix_stage(streamed);
     matrix.full[stage].wait(streamed / kMatrixStages & 1);
-    multiply_shared(sum, matrix.item(stage), i, number);
+    multiply_shared(sums, matrix.item(stage), i, number);
   }
   /// Streamed items before number `end` have been multiplied by; those before `done` were released.
   __device__ __forceinline__ void release_streamed(unsigned& done, unsigned end) const {
@@ -291,6 +312,17 @@ struct Product {
 
   /// The sums of a portion.
   __device__ __forceinline__ void multiply(float (&sum)[kRows / 2], int turn) const {
+    Sums sums;
+    multiply_all(sums, turn);
+    const float unscaled = kBytes == 4 ? ScalesOfMatrix(ring.start)[1] : 1.0f;
+#pragma unroll
+    for (int i = 0; i < kRows / 2; ++i) {
+      sum[i] = sums[0][i];
+      if constexpr (kSums == 2) sum[i] = sum[i] * (1.0f / kLargeScale) + sums[1][i] * (1.0f / kSmallScale);
+      if constexpr (kBytes == 4) sum[i] *= unscaled;
+    }
+  }
+  __device__ __forceinline__ void multiply_all(Sums& sums, int turn) const {
     const unsigned first = (unsigned)turn * kOwnItems;
     // The next streamed item, and the first that has not been released. Whoever has issued an item's products knows
     // that those of the items before it are done.
@@ -299,39 +331,34 @@ struct Product {
 #pragma unroll
     for (int j = 0; j < held_items; ++j) {
       const int i = kShape.held_place(j);
-      multiply_item(i, first + i, [&](int k, int term, unsigned long long h, int add) {
-        MultiplyHeld(sum, held[j * kSteps + k][term], h, add);
+      multiply_item(i, first + i, [&](int k, int which, int term, unsigned long long h, int add) {
+        MultiplyHeld(sums[which], held[j * kSteps + k][term], h, add);
       });
       if constexpr (kStreamed > 0) release_streamed(done, streamed);
-      if (j < with_held) multiply_streamed(sum, i + 1, first + i + 1, streamed++);
+      if (j < with_held) multiply_streamed(sums, i + 1, first + i + 1, streamed++);
     }
     const char* const kept = ring.start + kShape.matrix_at() + part * (kKept * kShape.matrix_item_bytes());
     constexpr int left = kStreamed - with_held;
 #pragma unroll 1
     for (int j = 0; j < kKept; ++j) {
       const int i = kShape.kept_place(j);
-      multiply_shared(sum, kept + j * kShape.matrix_item_bytes(), i, first + i);
+      multiply_shared(sums, kept + j * kShape.matrix_item_bytes(), i, first + i);
       if constexpr (kStreamed > 0) release_streamed(done, streamed);
-      if (j < left) multiply_streamed(sum, i + 1, first + i + 1, streamed++);
+      if (j < left) multiply_streamed(sums, i + 1, first + i + 1, streamed++);
     }
     if constexpr (left > kKept) {
 #pragma unroll 1
       for (int j = kKept; j < left; ++j) {
         const int i = kShape.streamed_place(with_held + j);
-        multiply_streamed(sum, i, first + i, streamed);
+        multiply_streamed(sums, i, first + i, streamed);
         release_streamed(done, streamed++);
       }
     }
     WaitForProducts<0>();
 #pragma unroll
-    for (int i = 0; i < kRows / 2; ++i) asm volatile("" : "+f"(sum[i]));
+    for (int i = 0; i < kSums * kRows / 2; ++i) asm volatile("" : "+f"(sums[i / (kRows / 2)][i % (kRows / 2)]));
     release(first + kOwnItems - 1);
     if constexpr (kStreamed > 0) release_streamed(done, streamed);
-    if constexpr (kBytes == 4) {
-      const float unscaled = ScalesOfMatrix(ring.start)[1];
-#pragma unroll
-      for (int i = 0; i < kRows / 2; ++i) sum[i] *= unscaled;
-    }
   }
 
   /// Gives the other blocks of the group their part of the sums, and keeps the block's own.
@@ -445,7 +472,7 @@ PENSTOCK_DEVICE int LongestRow(const Row* rows) {
 /// Neighbouring threads load neighbouring rows (`kAlongRows`) or columns.
 template <bool kAlongRows, int kCount, class Load, class PlaceOf>
 PENSTOCK_DEVICE void LayItems(char* memory, const Load& load, const PlaceOf& place_of) {
-  constexpr int of_item = kTerms * kDepth, of_part = kCount > 0 ? kCount * of_item : 1;
+  constexpr int of_item = kMatrixTerms * kDepth, of_part = kCount > 0 ? kCount * of_item : 1;
   constexpr int rows = WarpgroupShape::tile_rows, pieces = 8;
   for (int i = threadIdx.x; i < kParts * kCount * of_item * rows * pieces; i += kThreads) {
     const int chunk = i / (rows * pieces), row = kAlongRows ? i % rows : i / pieces % rows;
