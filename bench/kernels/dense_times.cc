@@ -264,7 +264,10 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
              forward_error, backward_error < 0 ? "-" : fmt::format("{:.1e}", backward_error), training.plan().slots,
              training.kernel().resources().registers, backward.kernel().resources().registers);
   std::fflush(stdout);
-  const double bound = c.spec.storage == Storage::f32 ? 1e-4 : c.spec.storage == Storage::bf16 ? 0x1p-5 : 0x1p-8;
+  const double bound = c.spec.tf32                       ? 0x1p-8
+                       : c.spec.storage == Storage::f32  ? 1e-4
+                       : c.spec.storage == Storage::bf16 ? 0x1p-5
+                                                         : 0x1p-8;
   return forward_error < bound && backward_error < 2 * bound;
 }
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "backend/cuda/dense/executable.h"
@@ -25,6 +27,7 @@ struct Case {
   bool every_state = false;  // of cells that have other states than their output
   bool sorted = false;       // packed rows, none longer than the one before, run in stages
   bool tf32 = false;
+  double gradients = 1;  // factor of those that enter the backward pass on the GPU, and that its results are divided by
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -129,6 +132,12 @@ class DenseTest : public test::GpuLayerTest<Case> {
     return values;
   }
 
+  static Doubles times(Doubles values, double factor) {
+    for (double& v : values) v *= factor;
+    return values;
+  }
+  Doubles gradients_of(const Buffer& got, Storage of) { return times(get(got, of), 1 / c.gradients); }
+
   DenseBatch dense_batch() {
     auto of = gpu_batch<DenseBatch>();
     if (c.sorted) of.sorted = true, of.sizes = sizes, of.longest = static_cast<Index>(sizes.size());
@@ -159,8 +168,8 @@ class DenseTest : public test::GpuLayerTest<Case> {
   DenseBackward backward_call(const DenseForward& forward) {
     DenseBackward call;
     call.batch = forward.batch;
-    dy_gpu = put(ordered(with_gaps(dy, H), H, true), storage);
-    dlast = put(dstate, Storage::f32);
+    dy_gpu = put(ordered(with_gaps(times(dy, c.gradients), H), H, true), storage);
+    dlast = put(times(dstate, c.gradients), Storage::f32);
     dwx = room(positions() * width, storage);
     drh = room(traits.split_gradients ? positions() * width : 0, storage);
     dweight = room(width * c.head, Storage::f32), dfirst = room(S * c.rows * H, Storage::f32);
@@ -175,7 +184,7 @@ class DenseTest : public test::GpuLayerTest<Case> {
     call.clip = c.clip;
     if (every_state()) {
       const Index channels = (S - 1) * H;
-      dothers_gpu = put(ordered(with_gaps(dothers, channels), channels, true), Storage::f32);
+      dothers_gpu = put(ordered(with_gaps(times(dothers, c.gradients), channels), channels, true), Storage::f32);
       call.dstates = sequence(dothers_gpu, channels);
     }
     return call;
@@ -236,7 +245,7 @@ TEST_P(DenseTest, EqualsTheOracle) {
   back.run(backward, workspace.address(), stream->handle());
   const double error = allowed(std::max(positions(), width), 8);
   const auto expect = [&](const char* what, const Buffer& got, Storage of, const Doubles& wanted) {
-    EXPECT_TRUE(test::close(get(got, of), wanted, error, test::backward_terms)) << "gradient of " << what;
+    EXPECT_TRUE(test::close(gradients_of(got, of), wanted, error, test::backward_terms)) << "gradient of " << what;
   };
   expect("wx", dwx, storage, gradients.x);
   expect("R", dweight, Storage::f32, gradients.weights[0].weight_hh);
@@ -304,9 +313,10 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
     workspace.fill(0);
     back.run_loop(backward, workspace.address(), stream->handle());
     const double error = allowed(std::max(positions(), width), 8);
-    EXPECT_TRUE(test::close(get(dwx, storage), gradients.x, error, test::backward_terms));
+    EXPECT_TRUE(test::close(gradients_of(dwx, storage), gradients.x, error, test::backward_terms));
     if (c.states) {
-      EXPECT_TRUE(test::close(get(dfirst, Storage::f32), gradients.state_in, error, test::backward_terms));
+      const Doubles got = gradients_of(dfirst, Storage::f32);
+      EXPECT_TRUE(test::close(got, gradients.state_in, error, test::backward_terms));
     }
   }
 }
@@ -455,6 +465,18 @@ std::vector<Case> float_cases() {
   }
   const Case full = list.back();
   list.push_back({.name = "some", .rows = 9, .steps = 13, .head = 40, .lengths = true});
+  for (const auto by : {plan::DenseAlgorithm::head, plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip,
+                        plan::DenseAlgorithm::step, plan::DenseAlgorithm::warpgroup}) {
+    for (const double factor : {0x1p90, 0x1p-90}) {
+      list.push_back({.name = fmt::format("{}_gradients_by_{}", factor > 1 ? "large" : "small", to_string(by)),
+                      .rows = 35,
+                      .steps = 12,
+                      .head = 96,
+                      .lengths = true,
+                      .algorithm = by,
+                      .gradients = factor});
+    }
+  }
   for (Case& c : list) c.tf32 = true, c.name += "_in_tf32";
   list.push_back(full);
   return list;
@@ -487,6 +509,101 @@ std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
   }
   return list;
 }
+
+/// NaN and infinity in one value of R, of a first state or of a gradient: no result is wrong and finite.
+class NotNumbersTest : public DenseTest {
+ protected:
+  /// The NaN of CUDA's arithmetic, its negative, and that of the host.
+  static double nan_of(int which) {
+    const auto bits = which == 0 ? 0x7fffffffu : which == 1 ? 0xffffffffu : 0x7fc00000u;
+    return static_cast<double>(std::bit_cast<float>(bits));
+  }
+  Index at(Index b, Index t, Index channels) const { return (b * c.steps + t) * channels; }
+
+  /// Where `wanted` is NaN, so is `got`; elsewhere it is close or NaN.
+  static void expect_nothing_lost(const Doubles& got, const Doubles& wanted, double error) {
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (std::isnan(got[i])) continue;
+      ASSERT_LE(std::abs(got[i] - wanted[i]), error * std::max(1.0, std::abs(wanted[i]))) << "value " << i;
+    }
+  }
+  Doubles forward_of() {
+    const DenseForward call = forward_call();
+    const DenseForwardExecutable executable(stream->device(), spec(), call);
+    SCOPED_TRACE(executable.plan().explain());
+    run(executable, call);
+    return get(y, storage);
+  }
+};
+
+TEST_P(NotNumbersTest, PassThroughStates) {
+  for (int which = 0; which < 3; ++which) {
+    arguments.state_in[static_cast<std::size_t>(3 * H + 5)] = nan_of(which);
+    const Doubles got = forward_of();
+    for (Index b = 0; b < c.rows; ++b) {
+      for (Index i = at(b, 0, H); i < at(b, 1, H); ++i) {
+        EXPECT_EQ(std::isnan(got[static_cast<std::size_t>(i)]), b == 3) << "NaN " << which << ", row " << b;
+      }
+    }
+  }
+}
+
+TEST_P(NotNumbersTest, PassThroughTheMatrix) {
+  for (int which = 0; which < 3; ++which) {
+    arguments.weights[0].weight_hh[static_cast<std::size_t>(5 * c.head + 7)] = nan_of(which);
+    const Doubles got = forward_of();
+    for (Index b = 0; b < c.rows; ++b) EXPECT_TRUE(std::isnan(got[static_cast<std::size_t>(at(b, 0, H) + 5)])) << b;
+  }
+  arguments.weights[0].weight_hh[static_cast<std::size_t>(5 * c.head + 7)] = HUGE_VAL;
+  const Doubles want = oracle::forward(oracle_spec(), batch, arguments).y;
+  expect_nothing_lost(forward_of(), want, allowed(c.head, 4));
+}
+
+TEST_P(NotNumbersTest, PassThroughGradients) {
+  const DenseForward forward = forward_call();
+  run(DenseForwardExecutable(stream->device(), spec(), forward), forward);
+  const Doubles sound = oracle_gradients().x;
+  for (const double value : {nan_of(0), nan_of(1), nan_of(2), HUGE_VAL, -HUGE_VAL}) {
+    dy[static_cast<std::size_t>(at(3, c.steps - 1, H) + 5)] = value;
+    const DenseBackward call = backward_call(forward);
+    const DenseBackwardExecutable back(stream->device(), spec(), call);
+    SCOPED_TRACE(back.plan().explain());
+    Buffer workspace(*stream, back.workspace_bytes());
+    workspace.fill(0);
+    back.run(call, workspace.address(), stream->handle());
+    const Doubles got = get(dwx, storage);
+    const double error = allowed(std::max(positions(), width), 8);
+    for (Index b = 0; b < c.rows; ++b) {
+      for (Index i = at(b, 0, width); i < at(b, c.steps - 1, width); ++i) {
+        const auto of = static_cast<std::size_t>(i);
+        if (b == 3) {
+          ASSERT_FALSE(std::isfinite(got[of])) << value << ", value " << i - at(b, 0, width);
+        } else {
+          ASSERT_NEAR(got[of], sound[of], error * test::backward_terms) << value << ", row " << b;
+        }
+      }
+    }
+  }
+}
+
+/// Where products round floats, by each algorithm.
+std::vector<std::tuple<Case, std::string_view, Storage>> not_numbers() {
+  std::vector<std::tuple<Case, std::string_view, Storage>> list;
+  for (const std::string_view cell : {"elman", "gru", "lstm", "slstm"}) {
+    for (const auto by : {plan::DenseAlgorithm::head, plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip,
+                          plan::DenseAlgorithm::step, plan::DenseAlgorithm::warpgroup}) {
+      const Case c{.name = fmt::format("tf32_by_{}", to_string(by)),
+                   .rows = 36,
+                   .steps = 3,
+                   .head = 64,
+                   .algorithm = by,
+                   .tf32 = true};
+      list.emplace_back(c, cell, Storage::f32);
+    }
+  }
+  return list;
+}
+INSTANTIATE_TEST_SUITE_P(Cuda, NotNumbersTest, testing::ValuesIn(not_numbers()), test::name_of<Case>);
 
 INSTANTIATE_TEST_SUITE_P(Cuda, DenseTest, testing::ValuesIn(parameters()), test::name_of<Case>);
 

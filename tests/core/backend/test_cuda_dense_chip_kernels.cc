@@ -25,7 +25,13 @@ GpuDenseProblem problem_of(std::string_view cell, Storage storage, Index head, I
   return problem;
 }
 
-void expect_sound(const GpuDenseProblem& problem, int chip) {
+/// Floats in TF32, too.
+void expect_sound(GpuDenseProblem problem, int chip) {
+  if (problem.storage == Storage::f32 && !problem.tf32) {
+    problem.tf32 = true;
+    expect_sound(problem, chip);
+    problem.tf32 = false;
+  }
   const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(chip));
   SCOPED_TRACE(fmt::format("{} {} of {}: {}", to_string(problem.storage), problem.backward ? "backward" : "forward",
                            problem.head_size(), plan.explain()));

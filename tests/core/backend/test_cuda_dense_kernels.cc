@@ -17,7 +17,13 @@ class DenseKernels : public testing::TestWithParam<std::tuple<std::string_view, 
   std::string cell{std::get<0>(GetParam())};
   int chip = std::get<1>(GetParam());
 
+  /// Floats in TF32, too.
   void expect_sound(GpuDenseProblem problem) const {
+    if (problem.storage == Storage::f32 && !problem.tf32) {
+      problem.tf32 = true;
+      expect_sound(problem);
+      problem.tf32 = false;
+    }
     const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(chip));
     SCOPED_TRACE(fmt::format("{} {} of {}{}", to_string(problem.storage), problem.backward ? "backward" : "forward",
                              problem.head_size(), problem.ragged ? ", ragged" : ""));
@@ -106,7 +112,9 @@ TEST(DenseGradientKernels, FitTheirRegisters) {
   test::need_nvrtc(hopper);
   for (const Storage storage : {Storage::f32, Storage::bf16}) {
     for (const Index head : {7, 64, 128}) {
-      const DenseSpec spec{.cell = "lstm", .hidden = 4 * head, .heads = 4, .storage = storage};
+      DenseSpec spec{.cell = "lstm", .hidden = 4 * head, .heads = 4, .storage = storage};
+      test::expect_sound(head_gradient_source(spec, 4, 16), hopper, 256);
+      spec.tf32 = storage == Storage::f32;
       test::expect_sound(head_gradient_source(spec, 4, 16), hopper, 256);
     }
     test::expect_sound(entering_states_source(storage, false, 1), hopper, kEnteringThreads);

@@ -24,7 +24,8 @@
 ///
 /// Factors are made of halves, their *terms*. A float is one half, which has the precision of TF32, or the sum of a
 /// high and a low one: three products then have the precision of floats. Backward, where gradients have any size, one
-/// of two halves is 0; each has a scale and sums of its own.
+/// of two halves is 0; each has a scale and sums of its own. A further scale is that of a team: the largest gradient
+/// that enters it from outside.
 struct WarpgroupShape {
   bool backward;
   int gates, states;  // G, S
@@ -91,7 +92,10 @@ struct WarpgroupShape {
   /// Two buffers used in turn, as of the exchanged values.
   PENSTOCK_LAYOUT int all_sum_bytes() const { return 2 * portions * (units / group_units()) * group_sum_bytes(); }
   PENSTOCK_LAYOUT int counts_at() const { return portions * 2 * portion_bytes(); }
-  PENSTOCK_LAYOUT int sums_at() const { return counts_at() + portions * all_items() * count_bytes; }
+  /// Behind the counts, where gradients have a scale, are the words by which a team agrees on it.
+  PENSTOCK_LAYOUT int sums_at() const {
+    return counts_at() + (portions * all_items() + (sums() > 1 ? 1 : 0)) * count_bytes;
+  }
   PENSTOCK_LAYOUT int streamed_at() const { return sums_at() + all_sum_bytes(); }
   PENSTOCK_LAYOUT int exchange_bytes() const {
     return streamed_at() + blocks() * parts * streamed * matrix_item_bytes();

@@ -156,7 +156,8 @@ struct Matrix {
     }
   }
 
-  __device__ __forceinline__ void put(char* shared, int k, int m, const unsigned (&tile)[4]) {
+  __device__ __forceinline__ void put(char* shared, int k, int m, unsigned (&tile)[4]) {
+    for (int i = 0; i < 4; ++i) tile[i] = AsFactor(tile[i], Storage());
     if (is_held(k)) {
       for (int i = 0; i < 4; ++i) held[is_held(k) ? held_before(k) : 0][m][i] = tile[i];
     } else {

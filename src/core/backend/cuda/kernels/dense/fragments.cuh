@@ -16,6 +16,22 @@ struct RowFragment {
   uint4 upper, lower;
 };
 
+/// A word of A as MultiplyHalves() takes it.
+template <class Storage>
+PENSTOCK_DEVICE unsigned AsFactor(unsigned bits, Storage) {
+  return bits;
+}
+/// Tensor cores ignore the last 13 bits of a float: this rounds to those that they read. A NaN may have no other bits,
+/// or all of them, which an addition would make 0: it becomes the NaN of arithmetic.
+PENSTOCK_DEVICE unsigned AsFactor(unsigned bits, Tf32) {
+  const float value = __uint_as_float(bits);
+  return fabsf(value) < __uint_as_float(0x7f800000u) ? bits + 0x1000u : __float_as_uint(value + value);
+}
+template <class Storage>
+PENSTOCK_DEVICE uint4 AsFactors(const uint4& v, Storage storage) {
+  return make_uint4(AsFactor(v.x, storage), AsFactor(v.y, storage), AsFactor(v.z, storage), AsFactor(v.w, storage));
+}
+
 PENSTOCK_DEVICE void MultiplyHalves(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                                     unsigned b1, Bf16) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -62,11 +78,10 @@ PENSTOCK_DEVICE void MultiplyHalves(float (&sum)[4], unsigned a0, unsigned a1, u
   MultiplyTf32(sum, p0.high, p1.high, p2.high, p3.high, q0.high, q1.high);
 }
 
-/// Rounds the factors.
+/// The words of B are rounded here, once for all rows of A; those of A are as AsFactor() made them.
 PENSTOCK_DEVICE void MultiplyHalves(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                                    unsigned b1, Tf32) {
-  constexpr unsigned half = 0x1000;
-  MultiplyTf32(sum, a0 + half, a1 + half, a2 + half, a3 + half, b0 + half, b1 + half);
+                                    unsigned b1, Tf32 storage) {
+  MultiplyTf32(sum, a0, a1, a2, a3, AsFactor(b0, storage), AsFactor(b1, storage));
 }
 
 /// 16 bytes of a thread, whose values `value(i)` names: for operands that do not lie in memory as they are multiplied.

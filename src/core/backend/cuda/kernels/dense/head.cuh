@@ -77,14 +77,17 @@ struct Matrix {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-      for (int c = 0; c < in_registers; ++c) held[tile][c] = load(tile, c);
+      for (int c = 0; c < in_registers; ++c) held[tile][c] = factors(load(tile, c));
       for (int c = in_registers; c < kChunks; ++c) {
-        const RowFragment fragment = load(tile, c);
+        const RowFragment fragment = factors(load(tile, c));
         char* p = shared + ((c - in_registers) * kTiles + tile) * 1024;
         *(uint4*)p = fragment.upper;
         *(uint4*)(p + 512) = fragment.lower;
       }
     }
+  }
+  PENSTOCK_DEVICE RowFragment factors(const RowFragment& of) {
+    return {AsFactors(of.upper, Storage()), AsFactors(of.lower, Storage())};
   }
   __device__ __forceinline__ RowFragment get(int tile, int c) const {
     if (c < in_registers) return held[tile][c];

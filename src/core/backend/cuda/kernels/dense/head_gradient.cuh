@@ -94,13 +94,15 @@ struct HeadGradient {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       const int row = m + 16 * i + g;
-      const unsigned a0 = at(a_tile, kPitchM, t, row), a1 = at(a_tile, kPitchM, t, row + 8);
-      const unsigned a2 = at(a_tile, kPitchM, t + 4, row), a3 = at(a_tile, kPitchM, t + 4, row + 8);
+      const unsigned a0 = AsFactor(at(a_tile, kPitchM, t, row), Storage());
+      const unsigned a1 = AsFactor(at(a_tile, kPitchM, t, row + 8), Storage());
+      const unsigned a2 = AsFactor(at(a_tile, kPitchM, t + 4, row), Storage());
+      const unsigned a3 = AsFactor(at(a_tile, kPitchM, t + 4, row + 8), Storage());
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
         // Sums of a few positions, added to the others in plain float arithmetic.
         float part[4] = {};
-        MultiplyHalves(part, a0, a1, a2, a3, b[j][0], b[j][1], F32());
+        MultiplyHalves(part, a0, a1, a2, a3, b[j][0], b[j][1], Storage());
 #pragma unroll
         for (int v = 0; v < 4; ++v) sum[i][j][v] += part[v];
       }

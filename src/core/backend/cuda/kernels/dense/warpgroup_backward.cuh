@@ -34,6 +34,7 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
   constexpr int items = kUnits / chunk_units > kDepth ? kUnits / chunk_units / kDepth : 1;
   const int lane = threadIdx.x % 32, piece = lane % of_row, unit = team.first_unit() + piece * 8;
   static_assert(kInputStages == 1);
+  const float scale = kBytes == 4 ? ScalesOfGradients(shared.start)[0] : 1.0f;
   if (kWide && lane == 0) shared.inputs[0].arrive();
 #pragma unroll 1
   for (int number = 0; number < steps; ++number) {
@@ -54,7 +55,7 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
           for (int p = 0; p < kPieces; ++p) units[p] = *(const uint4*)(from + row * kShape.sent_pitch() + p * 16);
 #pragma unroll
           for (int term = 0; term < kTerms; ++term) {
-            const uint4 v = FactorsOf(units, term);
+            const uint4 v = FactorsOf(units, term, scale);
             const int place = MatrixOfColumns::place(team.own_row() + row, unit % chunk_units / 8);
             asm volatile(
                 "st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to + term * kShape.term_bytes() + place),
@@ -72,6 +73,69 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
       __syncwarp();
     }
   }
+}
+
+/// Returns the size of the largest gradient of floats that enters the block's rows and units from outside.
+PENSTOCK_DEVICE unsigned LargestEntering(const Shared& shared, const Team& team, const DenseBackwardArguments& args) {
+  constexpr int values = kAccess / kBytes, pieces = kUnits / values;
+  unsigned most = 0;
+#pragma unroll 1
+  for (int slot = 0; slot < kPortions * kOwnRows; ++slot) {
+    const Row& row = shared.rows[slot / kOwnRows * kRows + team.own_row() + slot % kOwnRows];
+    const int unit = threadIdx.x % kUnits;
+    if (row.number >= 0 && IsOfHead(team.first_unit() + unit) && args.dstate_out != nullptr) {
+      for (int k = threadIdx.x / kUnits; k < kStates; k += kThreads / kUnits) {
+        const Index at = ((Index)k * args.rows.rows + row.number) * args.hidden + team.channel() + unit;
+        most = max(most, SizeOf(args.dstate_out[at]));
+      }
+    }
+    // All of a tensor's values of the row.
+    const auto visit = [&](const DenseTensor& tensor, int channels_before) {
+      if (tensor.data == nullptr) return;
+#pragma unroll 8
+      for (int i = threadIdx.x; i < row.length * pieces; i += kThreads) {
+        const int first = i % pieces * values;
+        if (!IsOfHead(team.first_unit() + first)) continue;
+        const char* const at = row.at(tensor, i / pieces, kDescending);
+        const auto v = Vector<Storage, values>::read(at + (Index)(channels_before + team.channel() + first) * kBytes);
+#pragma unroll
+        for (int j = 0; j < v.words; ++j) most = max(most, SizeOf(__uint_as_float(v.word[j])));
+      }
+    };
+    visit(args.dy, 0);
+    if constexpr (kEveryState) {
+      for (int k = 1; k < kStates; ++k) visit(args.dstates, (k - 1) * args.hidden);
+    }
+  }
+  return most;
+}
+/// Tells the team the largest gradient that enters this block.
+PENSTOCK_DEVICE void TellLargest(const Shared& shared, const TeamExchange& exchange, const Team& team,
+                                 const DenseBackwardArguments& args) {
+  float* const word = ScalesOfGradients(shared.start);
+  if (threadIdx.x == 0) word[0] = 0;
+  __syncthreads();
+  FindLargest(word, LargestEntering(shared, team, args));
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(exchange.entering()), "r"(*(volatile unsigned*)word)
+               : "memory");
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(exchange.entering() + 1) : "memory");
+}
+/// Waits for what all blocks of the team told, and sets the scales of its gradients.
+PENSTOCK_DEVICE void ScaleGradients(char* start, const TeamExchange& exchange) {
+  if (threadIdx.x < 2) {
+    unsigned told = 0;
+#pragma unroll 1
+    for (int tries = 0; told < (unsigned)kShape.blocks(); ++tries) {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(told) : "l"(exchange.entering() + 1) : "memory");
+      if (tries == kMostTries) asm volatile("trap;");
+    }
+    unsigned most;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(most) : "l"(exchange.entering()) : "memory");
+    SetScales(ScalesOfGradients(start), most, -8, threadIdx.x);
+  }
+  __syncthreads();
 }
 
 /// Part of a thread of a warpgroup that multiplies: unit 8 warp + lane / 4 of the block, and in a tile of 8 rows the
@@ -401,6 +465,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
   if constexpr (kBytes == 4) {
+    TellLargest(shared, exchange, team, args);
     FindScales<true>(memory, [&](int part, int row, int column) {
       return Multiplier::matrix_value(args, team, part, row / 16, row % 16, column);
     });
@@ -415,6 +480,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
     return v;
   });
+  if constexpr (kBytes == 4) ScaleGradients(memory, exchange);
   // The other block's barriers are there, too.
   ClusterArrive();
   ClusterWait();

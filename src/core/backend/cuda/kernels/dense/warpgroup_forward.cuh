@@ -283,16 +283,19 @@ struct Multiplier : Product {
           state[portion][n][i] = args.state_in != nullptr && number >= 0 && exists() ? args.state_in[at] : 0.0f;
         }
       }
-      send(portion);
+      send(portion, true);
     }
   }
 
-  /// Lays h where the sender finds it: four tiles at once, lane u gets the four units of tile u.
-  __device__ __forceinline__ void send(int portion) const {
+  /// Lays h where the sender finds it: four tiles at once, lane u gets the four units of tile u. Of floats, the first h
+  /// may be one that halves do not have: it becomes NaN. The sum of two terms does so by itself.
+  __device__ __forceinline__ void send(int portion, bool first = false) const {
+    constexpr float most_of_halves = 65504;
 #pragma unroll
     for (int n = 0; n < (kBytes == 4 ? kTiles : 0); ++n) {
+      const float h = state[portion][n][0];
       *(float*)(shared.sent(portion) + row_of(n) * kShape.sent_pitch() + (warp_unit() + u()) * kBytes) =
-          state[portion][n][0];
+          kTerms == 1 && first && SizeOf(h) > __float_as_uint(most_of_halves) ? __uint_as_float(0x7fffffffu) : h;
     }
 #pragma unroll
     for (int n = 0; n < (kBytes == 2 ? kTiles : 0); n += 4) {

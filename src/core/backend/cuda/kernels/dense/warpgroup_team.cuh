@@ -42,7 +42,7 @@ static_assert((kBytes == 4 || kTerms == 1) && !DenseCell::two_phases && kGates <
 static_assert(kStages > 1 || kOwnItems == 1, "an item is released behind the next one's products");
 /// Passes in which a warp brings a portion's items.
 constexpr int kPasses = (kItems + 31) / 32;
-static_assert(kShape.shared_bytes() == kSharedBytes && 8 * (kShape.barriers() + 1) <= kShape.ring_at());
+static_assert(kShape.shared_bytes() == kSharedBytes && 8 * (kShape.barriers() + 2) <= kShape.ring_at());
 static_assert(sizeof(Row) == WarpgroupShape::row_bytes);
 
 #include "backend/cuda/kernels/dense/warpgroup_floats.cuh"
@@ -114,6 +114,8 @@ struct TeamExchange {
   __device__ __forceinline__ unsigned* count(int portion, int item) const {
     return counts + (portion * kShape.all_items() + item) * (WarpgroupShape::count_bytes / 4);
   }
+  /// What a team agrees on before its first step: the largest gradient, and the number of blocks that have told theirs.
+  __device__ __forceinline__ unsigned* entering() const { return count(kPortions, 0); }
   __device__ __forceinline__ bool has(int portion, int item, int number) const {
     unsigned sent;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(sent) : "l"(count(portion, item)) : "memory");
@@ -315,11 +317,13 @@ struct Product {
     Sums sums;
     multiply_all(sums, turn);
     const float unscaled = kBytes == 4 ? ScalesOfMatrix(ring.start)[1] : 1.0f;
+    const float of_gradients = kSums == 2 ? ScalesOfGradients(ring.start)[1] : 1.0f;
 #pragma unroll
     for (int i = 0; i < kRows / 2; ++i) {
       sum[i] = sums[0][i];
       if constexpr (kSums == 2) sum[i] = sum[i] * (1.0f / kLargeScale) + sums[1][i] * (1.0f / kSmallScale);
       if constexpr (kBytes == 4) sum[i] *= unscaled;
+      if constexpr (kSums == 2) sum[i] *= of_gradients;
     }
   }
   __device__ __forceinline__ void multiply_all(Sums& sums, int turn) const {
