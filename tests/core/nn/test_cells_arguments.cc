@@ -111,8 +111,8 @@ std::vector<Mistake> batch_mistakes() {
        {"algorithm must be a value of its enumeration, 0 to 2, not 7"},
        [](Call& c) { c.execution.algorithm = Algorithm{7}; }},
       {"a precision that is none",
-       {"precision must be a value of its enumeration, 0 to 3, not 4"},
-       [](Call& c) { c.execution.precision = Precision{4}; }},
+       {"precision must be a value of its enumeration, 0 to 4, not 5"},
+       [](Call& c) { c.execution.precision = Precision{5}; }},
       {"no x", {"x"}, [](Call& c) { c.x = {}; }},
   };
 }
@@ -167,6 +167,13 @@ TEST(CallArguments, AreSoundBeforeTheyAreSpoilt) {
   call.batch.cu_seqlens = call.cu_seqlens.data();
   call.forward();
   call.backward();
+}
+
+TEST(CallArguments, TF32NeedsAGpu) {
+  Call call;
+  call.execution.precision = Precision::tf32;
+  expect_error(ErrorCode::unsupported, "precision tf32 needs a GPU; CPUs support full, bf16-weights and bf16",
+               [&] { call.forward(); });
 }
 
 TEST(CallArguments, ScanIsNotExact) {

@@ -394,7 +394,7 @@ TEST(Scan, SaysWhatIsMissing) {
   test::expect_error(ErrorCode::unsupported, "precision must be full for a scan", [&] {
     scan.forward({.rows = 1, .steps = 2}, {view, view, {}}, view, nullptr, nullptr, {.precision = Precision::bf16});
   });
-  test::expect_error(ErrorCode::invalid_argument, "precision must be a value of its enumeration, 0 to 3, not 9", [&] {
+  test::expect_error(ErrorCode::invalid_argument, "precision must be a value of its enumeration, 0 to 4, not 9", [&] {
     scan.forward({.rows = 1, .steps = 2}, {view, view, {}}, view, nullptr, nullptr, {.precision = Precision{9}});
   });
   test::expect_error(ErrorCode::invalid_argument, "algorithm must be a value of its enumeration, 0 to 2, not -1", [&] {
