@@ -8,6 +8,18 @@
 using Sums32 = hn::Vec<hn::RebindToSigned<Simd::Tag>>;
 constexpr Index kInt8Tail = PanelTraits<Int8Weight>::tail;
 
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+/// Sums in the type of the instructions: GCC writes those of intrinsics to the stack after each addition.
+using Accumulator = std::int32_t __attribute__((vector_size(sizeof(Sums32))));
+HWY_INLINE Accumulator AccumulatorOf(Sums32 sum) { return reinterpret_cast<Accumulator>(sum.raw); }
+HWY_INLINE Sums32 SumsOf(Accumulator sum) { return Sums32{reinterpret_cast<decltype(Sums32::raw)>(sum)}; }
+#else
+using Accumulator = Sums32;
+HWY_INLINE Accumulator AccumulatorOf(Sums32 sum) { return sum; }
+HWY_INLINE Sums32 SumsOf(Accumulator sum) { return sum; }
+#endif
+HWY_INLINE Accumulator ZeroSums() { return AccumulatorOf(hn::Zero(hn::RebindToSigned<Simd::Tag>())); }
+
 #if PENSTOCK_INT8_PRODUCTS && HWY_TARGET == HWY_AVX3
 
 /// What is added to weights in panels: the instruction multiplies bytes without a sign by others with one.
@@ -179,9 +191,9 @@ HWY_INLINE void AccumulatePanel(const std::int8_t* const (&a)[rows], Index k_cou
   for (int m = 0; m < rows; ++m) tail[m] = LoadRowScale(a[m], inputs);
   ForVectorsOfPass<rows, vectors>([&](auto first, auto count) HWY_ATTR {
     constexpr int begin = decltype(first)::value, vectors_of_pass = decltype(count)::value;
-    Sums32 sum[rows][vectors_of_pass];
+    Accumulator sum[rows][vectors_of_pass];
     for (int m = 0; m < rows; ++m) {
-      for (int v = 0; v < vectors_of_pass; ++v) sum[m][v] = hn::Zero(hn::RebindToSigned<Simd::Tag>());
+      for (int v = 0; v < vectors_of_pass; ++v) sum[m][v] = ZeroSums();
     }
     const Int8Weight* from = panel + 4 * begin * Simd::lanes;
     for (Index k = 0; k < inputs; k += 4, from += 4 * vectors * Simd::lanes) {
@@ -189,12 +201,13 @@ HWY_INLINE void AccumulatePanel(const std::int8_t* const (&a)[rows], Index k_cou
       for (int v = 0; v < vectors_of_pass; ++v) w[v] = LoadQuads(from + 4 * v * Simd::lanes);
       for (int m = 0; m < rows; ++m) {
         const InputQuad x = LoadQuad(a[m] + k);
-        for (int v = 0; v < vectors_of_pass; ++v) sum[m][v] = AddQuads(x, w[v], sum[m][v]);
+        for (int v = 0; v < vectors_of_pass; ++v) sum[m][v] = AccumulatorOf(AddQuads(x, w[v], SumsOf(sum[m][v])));
       }
     }
     for (int m = 0; m < rows; ++m) {
       for (int v = 0; v < vectors_of_pass; ++v) {
-        acc[m][begin + v] = AddScaled(acc[m][begin + v], sum[m][v], tail[m], scales + (begin + v) * Simd::lanes);
+        acc[m][begin + v] =
+            AddScaled(acc[m][begin + v], SumsOf(sum[m][v]), tail[m], scales + (begin + v) * Simd::lanes);
       }
     }
   });
@@ -204,23 +217,26 @@ template <class Real, int panels, int vectors>
 HWY_INLINE void AccumulatePanels(const std::int8_t* a, Index k_count, const Int8Weight* panel, Index panel_size,
                                  Simd (&acc)[panels][vectors]) {
   const Index inputs = PanelInputs<Int8Weight>(k_count) - kInt8Tail;
-  Sums32 sum[panels][vectors];
+  Accumulator sum[panels][vectors];
   for (int p = 0; p < panels; ++p) {
-    for (int v = 0; v < vectors; ++v) sum[p][v] = hn::Zero(hn::RebindToSigned<Simd::Tag>());
+    for (int v = 0; v < vectors; ++v) sum[p][v] = ZeroSums();
   }
   const Int8Weight* from = panel;
   for (Index k = 0; k < inputs; k += 4, from += 4 * vectors * Simd::lanes) {
     const InputQuad x = LoadQuad(a + k);
     for (int p = 0; p < panels; ++p) {
       for (int v = 0; v < vectors; ++v) {
-        sum[p][v] = AddQuads(x, LoadQuads(from + p * panel_size + 4 * v * Simd::lanes), sum[p][v]);
+        const WeightQuads w = LoadQuads(from + p * panel_size + 4 * v * Simd::lanes);
+        sum[p][v] = AccumulatorOf(AddQuads(x, w, SumsOf(sum[p][v])));
       }
     }
   }
   const RowScale tail = LoadRowScale(a, inputs);
   for (int p = 0; p < panels; ++p) {
     const float* const scales = ScalesBehind(panel + p * panel_size, inputs, vectors * Simd::lanes);
-    for (int v = 0; v < vectors; ++v) acc[p][v] = AddScaled(acc[p][v], sum[p][v], tail, scales + v * Simd::lanes);
+    for (int v = 0; v < vectors; ++v) {
+      acc[p][v] = AddScaled(acc[p][v], SumsOf(sum[p][v]), tail, scales + v * Simd::lanes);
+    }
   }
 }
 
