@@ -435,7 +435,7 @@ TEST(Train, RefusesBadOptions) {
   refused("execution.algorithm must be a value of its enumeration",
           [](TrainOptions& o) { o.execution.algorithm = Algorithm{3}; });
   refused("execution.precision must be a value of its enumeration",
-          [](TrainOptions& o) { o.execution.precision = Precision{4}; });
+          [](TrainOptions& o) { o.execution.precision = Precision{5}; });
   refused("max_steps must be at least 0, not -1", [](TrainOptions& o) { o.max_steps = -1; });
   refused("max_steps or max_seconds must be given", [](TrainOptions& o) { o.max_steps = 0; });
   refused("max_epochs needs data that end", [](TrainOptions& o) { o.max_epochs = 1.0; });

@@ -2,15 +2,20 @@
 
 #include "backend/cuda/kernels/dense/rows.cuh"
 
-/// Returns 0 unless a row's states are cleared before a step. Nothing waits for the load until the value is compared.
-PENSTOCK_DEVICE int ResetFlag(const DenseRows& rows, const Row& row, int step) {
-  if (!kReset || step < 0 || step >= row.length) return 0;
-  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride];
+PENSTOCK_DEVICE const unsigned char* AddressOfReset(const DenseRows& rows, const Row& row, int step) {
+  return rows.reset + row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride;
 }
 
 /// Returns whether a row's states are cleared before a step; false for a step that the row does not have.
 PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
-  return ResetFlag(rows, row, step) != 0;
+  if (!kReset || step < 0 || step >= row.length) return false;
+  return *AddressOfReset(rows, row, step) != 0;
+}
+
+/// The same as a number: nothing waits for the load until it is compared with 0.
+PENSTOCK_DEVICE int ResetFlag(const DenseRows& rows, const Row& row, int step) {
+  if (!kReset || step < 0 || step >= row.length) return 0;
+  return *AddressOfReset(rows, row, step);
 }
 
 /// Returns whether the h that entered a step is an output of the row, and not of the state that came in.
