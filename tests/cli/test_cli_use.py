@@ -4,7 +4,7 @@ import pytest
 
 from program import TINY, refuses, run
 
-VERBS = ["train", "generate", "predict", "evaluate", "report", "export", "import", "stream", "bench", "info", "profile", "csp", "plan", "why",
+VERBS = ["train", "generate", "predict", "evaluate", "report", "export", "quantize", "import", "stream", "bench", "info", "profile", "csp", "plan", "why",
          "tune", "demo", "completion", "man"]  # fmt: skip
 
 
