@@ -51,7 +51,7 @@ def print_row(*cells):
 
 def all_int8(model):
     """Returns the model with every layer of int8, without data to score."""
-    return penstock.quantization._with_int8(model, penstock._core.quantize(model._model, lambda _: 0.0, None, False)[0])
+    return penstock.quantization._with_int8(model, penstock._core.quantize(model._model, 0.0, lambda _: 0.0, None, False)[0])
 
 
 def penstock_calls(hidden, folder):
@@ -165,7 +165,7 @@ def bits_per_byte(path, text):
 
 
 def split_rows(folder, name, first_of_test):
-    """Divides a table into files to train on and to test with, at the first row of which that is true."""
+    """Divides a table into files to train on and to test with, before the first row for which first_of_test() is true."""
     with open(DATA / name, newline="") as file:
         header, *rows = csv.reader(file)
     cut = next(i for i, row in enumerate(rows) if first_of_test(i, len(rows), row))

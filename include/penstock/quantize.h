@@ -17,6 +17,10 @@ std::vector<std::string> int8_layers(const Model& model);
 /// Returns what a model has lost against the one that is quantised, on data: 0.01 for one percent.
 using LossOf = std::function<double(const Model&)>;
 
+/// Returns the loss of a model whose error changed from `before` to `after`. With labels the error is the share of
+/// wrong ones, and the loss is the difference. Otherwise the loss is the relative increase of the error.
+double loss_between(const Model& model, double before, double after);
+
 struct QuantizeOptions {
   std::optional<double> max_loss =
       {};                   ///< Most that may be lost; layers stay as they are until it is kept. Empty: any.
@@ -37,8 +41,8 @@ struct Quantized {
 };
 
 /// Makes the matrices of a model int8. Calls `loss_of` once, and once for each layer if options want it or if too much
-/// is lost; the layers that lose most by themselves then stay as they are. Throws Error: unsupported if no layer can be
-/// int8; numerical, with what is lost, if `max_loss` cannot be kept.
+/// is lost; the layers that lose most by themselves then stay as they are. The last call gets the returned model.
+/// Throws Error: unsupported if no layer can be int8; numerical, with what is lost, if `max_loss` cannot be kept.
 Quantized quantize(const Model& model, const LossOf& loss_of, const QuantizeOptions& options = {});
 
 }  // namespace penstock

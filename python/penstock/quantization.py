@@ -53,22 +53,22 @@ def quantize(
     model_of(model)  # or TypeError
     before = _error(model, data, options)
 
-    def loss_of(layers: list[str]) -> float:
-        after = _error(_with_int8(model, layers), data, options)
-        if model.task == "classify":
-            return after - before
-        return after / before - 1.0 if before > 0.0 else (float("inf") if after > 0.0 else 0.0)
+    after = before
 
-    names, loss, layers = _core.quantize(model._model, loss_of, max_loss, each_layer)
-    made = _with_int8(model, names)
+    def error_of(layers: list[str]) -> float:
+        nonlocal after  # in the end the error of the model that is returned
+        after = _error(_with_int8(model, layers), data, options)
+        return after
+
+    names, loss, layers = _core.quantize(model._model, before, error_of, max_loss, each_layer)
     keys = ("name", "loss", "int8")
     report = {
         "error_before": before,
-        "error_after": _error(made, data, options),
+        "error_after": after,
         "loss": loss,
         "layers": [dict(zip(keys, layer)) for layer in layers],
     }
-    return made, report
+    return _with_int8(model, names), report
 
 
 def _with_int8(model: Model, layers: list[str]) -> Model:

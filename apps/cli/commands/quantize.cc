@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,13 +85,6 @@ Measured measure(const Model& model, const std::string& path, Scoring scoring) {
   return found;
 }
 
-/// Of labels, the share that is wrong now; of others, how much larger the error is.
-double loss_between(const Model& model, const Measured& before, const Measured& after) {
-  if (model.data().task == Task::classify) return after.error - before.error;
-  if (before.error > 0.0) return after.error / before.error - 1.0;
-  return after.error > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
-}
-
 /// The step whose answer changed most: a byte that takes more bits, or a row whose forecasts differ.
 struct WorstStep {
   Index step = 0;
@@ -127,7 +119,7 @@ std::string share_text(double loss) {
   return loss >= 0.0 ? fmt::format("{:.2f} % lost", 100.0 * loss) : fmt::format("{:.2f} % gained", -100.0 * loss);
 }
 
-/// What is said in the end.
+/// The result of the command, as text and as JSON.
 struct Answer {
   const QuantizeArguments& arguments;
   const Model& model;
@@ -196,15 +188,14 @@ int quantize_model(const CLI::App& app, QuantizeArguments arguments) {
   arguments.scoring.rows.format = arguments.table.row_format();
   arguments.scoring.series.lead = model.spec().branch_fields().lags;
   const Measured before = measure(model, arguments.data, arguments.scoring);
-  Measured after;
+  Measured after;  // of the last model that was scored, which is the one that quantize() returns
   const Quantized made = quantize(
       model,
       [&](const Model& changed) {
         after = measure(changed, arguments.data, arguments.scoring);
-        return loss_between(model, before, after);
+        return loss_between(model, before.error, after.error);
       },
       arguments.options);
-  after = measure(made.model, arguments.data, arguments.scoring);
   save_model(made.model, arguments.output, inspect_model_file(arguments.model).history.value_or(History()));
   const auto bytes = [](const std::string& path) { return static_cast<Index>(std::filesystem::file_size(path)); };
   const Answer answer{arguments, model, made, before, after, bytes(arguments.model), bytes(arguments.output)};

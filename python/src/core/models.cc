@@ -307,10 +307,13 @@ nb::dict describe(const DataDescription& data) {
 }
 
 /// Returns the names of the layers that are int8 in the end, what is lost, and (name, loss, int8) of each layer.
-/// `loss_of` takes the names of layers.
-nb::tuple quantized(SharedModel& shared, const nb::callable& loss_of, std::optional<double> max_loss, bool each_layer) {
+/// `before` is the error of the model; `error_of` returns it with the given names of layers.
+nb::tuple quantized(SharedModel& shared, double before, const nb::callable& error_of, std::optional<double> max_loss,
+                    bool each_layer) {
   const SharedModel::Reading model(shared);
-  const LossOf loss = [&](const Model& made) { return nb::cast<double>(loss_of(made.spec().int8)); };
+  const LossOf loss = [&](const Model& made) {
+    return loss_between(*model, before, nb::cast<double>(error_of(made.spec().int8)));
+  };
   const Quantized made = quantize(*model, loss, {.max_loss = max_loss, .each_layer = each_layer});
   nb::list layers;
   for (const QuantizedLayer& layer : made.layers) layers.append(nb::make_tuple(layer.name, layer.loss, layer.int8));
@@ -318,8 +321,8 @@ nb::tuple quantized(SharedModel& shared, const nb::callable& loss_of, std::optio
 }
 
 void bind_models(nb::module_& module) {
-  module.def("quantize", &quantized, nb::arg("model"), nb::arg("loss_of"), nb::arg("max_loss").none(),
-             nb::arg("each_layer"));
+  module.def("quantize", &quantized, nb::arg("model"), nb::arg("before"), nb::arg("error_of"),
+             nb::arg("max_loss").none(), nb::arg("each_layer"));
   nb::class_<SharedModel> bound(module, "Model");
   bind_model_files(module, bound);
   bound

@@ -96,6 +96,11 @@ TEST(Int8Models, LeaveLayersThatLoseMost) {
     };
   };
   const Quantized all = quantize(model, loses(0.3, 0.01));
+  for (const QuantizeOptions& options : {QuantizeOptions{.each_layer = true}, QuantizeOptions{.max_loss = 0.035}}) {
+    std::vector<std::string> last;
+    const auto loss_of = [&](const Model& made) { return last = made.spec().int8, loses(0.3, 0.01)(made); };
+    EXPECT_EQ(quantize(model, loss_of, options).model.spec().int8, last);
+  }
   EXPECT_EQ(all.model.spec().int8, int8_layers(model));
   EXPECT_NEAR(all.loss, 0.38, 1e-9);
   EXPECT_FALSE(all.layers.front().loss.has_value());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -96,11 +97,10 @@ class Quantizer {
   }
 
   Quantized run(const QuantizeOptions& options) {
+    if (options.each_layer) measure_layers();
     Model made = model_.with_int8(chosen());
     double loss = loss_of_(made);
-    const auto is_too_much = [&] { return options.max_loss && !(loss <= *options.max_loss); };
-    if (options.each_layer || is_too_much()) measure_layers();
-    while (is_too_much()) {
+    while (options.max_loss && !(loss <= *options.max_loss)) {
       leave_worst(*options.max_loss, loss);
       made = model_.with_int8(chosen());
       loss = loss_of_(made);
@@ -123,6 +123,7 @@ class Quantizer {
 
   /// NaN is the worst of losses.
   void leave_worst(double max_loss, double loss) {
+    if (!layers_.front().loss) measure_layers();
     const auto left = std::ranges::count_if(layers_, &QuantizedLayer::int8);
     QuantizedLayer* worst = nullptr;
     for (QuantizedLayer& layer : layers_) {
@@ -142,6 +143,12 @@ class Quantizer {
 };
 
 }  // namespace
+
+double loss_between(const Model& model, double before, double after) {
+  if (model.data().task == Task::classify) return after - before;
+  if (before > 0.0) return after / before - 1.0;
+  return after > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
+}
 
 Quantized quantize(const Model& model, const LossOf& loss_of, const QuantizeOptions& options) {
   if (options.max_loss) {
