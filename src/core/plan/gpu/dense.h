@@ -52,7 +52,7 @@ struct GpuDenseProblem {
   int direct = -1;            ///< DenseAlgorithm::chip: 1 or 0, as GpuDensePlan::direct. -1: the planner chooses.
 
   Index head_size() const { return hidden / heads; }
-  /// DenseAlgorithm::warpgroup: halves of which a factor of a product is made.
+  /// Returns the number of 16-bit terms whose sum is a factor of a product, for DenseAlgorithm::warpgroup.
   int factor_terms() const { return storage == Storage::f32 && (backward || !tf32) ? 2 : 1; }
   bool operator==(const GpuDenseProblem&) const = default;
 };

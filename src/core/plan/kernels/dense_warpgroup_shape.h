@@ -39,7 +39,7 @@ struct WarpgroupShape {
   int shares;
   int kept, streamed;  // items of a warpgroup with R in shared memory, and those whose R is read in every turn
   int bytes;           // of a value in memory
-  int terms;           // halves of which a factor is made
+  int terms;           // 16-bit numbers whose sum is a factor
 
   static constexpr int parts = 2;  // multiplying warpgroups
   static constexpr int threads = 384, chunk_units = 64, tile_rows = 64;

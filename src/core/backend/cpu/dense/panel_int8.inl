@@ -22,7 +22,7 @@ HWY_INLINE Accumulator ZeroSums() { return AccumulatorOf(hn::Zero(hn::RebindToSi
 
 #if PENSTOCK_INT8_PRODUCTS && HWY_TARGET == HWY_AVX3
 
-/// What is added to weights in panels: the instruction multiplies bytes without a sign by others with one.
+/// Offset of weights in panels: the instruction multiplies unsigned bytes by signed ones.
 constexpr int kInt8Offset = 128;
 
 using WeightQuads = Sums32;
@@ -138,7 +138,7 @@ HWY_INLINE void RoundRow(const float* x, Index count, Index padded, std::int8_t*
     largest = hn::Max(largest, hn::BitCast(di, hn::Abs(load(i).raw)));
   }
   const float most = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, largest)));
-  // What is smaller would be lost beside any bias.
+  // Smaller products would vanish next to any bias.
   constexpr float least = 1e-30f, highest = 3.40282347e38f;
   RowScale tail{most >= least ? most / 127.0f : 0.0f, 0};
   if (!(most <= highest)) tail.scale = most - most;
@@ -153,7 +153,7 @@ HWY_INLINE void RoundRow(const float* x, Index count, Index padded, std::int8_t*
     hn::StoreU(hn::DemoteTo(bytes, nearest), bytes, whole ? rounded + i : block);
     if (!whole) std::copy_n(block, room - i, rounded + i);
   }
-  // Of a row that is not finite it overflows, without an effect: the scale is NaN.
+  // The sum of a row that is not finite may overflow. That has no effect, because its scale is NaN.
   const auto sum = static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(di, total)));
   tail.correction = static_cast<std::int32_t>(0u - kInt8Offset * sum);
   std::memcpy(rounded + room, &tail, sizeof(tail));

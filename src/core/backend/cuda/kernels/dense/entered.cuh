@@ -12,7 +12,7 @@ PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
   return *AddressOfReset(rows, row, step) != 0;
 }
 
-/// The same as a number: nothing waits for the load until it is compared with 0.
+/// Returns ResetsAt() as a number, 0 for false. No instruction waits for the load before the comparison with 0.
 PENSTOCK_DEVICE int ResetFlag(const DenseRows& rows, const Row& row, int step) {
   if (!kReset || step < 0 || step >= row.length) return 0;
   return *AddressOfReset(rows, row, step);

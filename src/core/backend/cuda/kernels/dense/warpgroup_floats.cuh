@@ -62,8 +62,8 @@ PENSTOCK_DEVICE uint4 FactorsOf(const uint4 (&units)[kPieces], int term, float s
 /// The power of two by which a block multiplies its part of a matrix of floats, and its inverse. Halves then have the
 /// most digits of all its values: the largest finite one is 2^14 to 2^15.
 PENSTOCK_DEVICE float* ScalesOfMatrix(char* start) { return (float*)(start + kShape.ring_at()) - 2; }
-/// The same of a team's gradients: the largest one that enters it is 2^-8 to 2^-7, so that gradients may grow from step
-/// to step until they are 2^33 times as large.
+/// The power of two by which a team multiplies its gradients, and its inverse. The largest gradient that enters the
+/// team becomes 2^-8 to 2^-7, so that over the steps gradients may grow to 2^33 times its size.
 PENSTOCK_DEVICE float* ScalesOfGradients(char* start) { return ScalesOfMatrix(start) - 2; }
 
 /// Returns the bits of the absolute value, which have the order of values; 0 for what is not finite.
