@@ -222,9 +222,9 @@ Command add_quantize(CLI::App& program) {
   options.group("Data");
   add_scoring_options(options, arguments->scoring, arguments->table, arguments->allow_negative);
   options.finish(
-      "  penstock quantize book.safetensors --data held_out.txt\n"
+      "  penstock quantize book.safetensors --data held_out.txt --report\n"
       "  penstock quantize co2.safetensors --data co2.csv --max-loss 0.005\n"
-      "  penstock quantize digits.safetensors --data digits_sequences.csv --report");
+      "  penstock quantize digits.safetensors --data digits_sequences.csv");
   return {app, [app, arguments] { return quantize_model(*app, *arguments); }};
 }
 
