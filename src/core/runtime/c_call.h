@@ -25,6 +25,17 @@ penstock_status call(penstock_error* error, const Body& body) {
 
 /// Gives the caller a handle of an opened model, unless that is null.
 bool hand_out(Model* opened, penstock_model** model, Failure& failure);
+/// Returns the model of a handle. Returns null and sets the failure if it is not open.
+Model* find(const penstock_model* handle, Failure& failure);
+
+/// Runs body(model, failure) on an open model.
+template <class Body>
+penstock_status with_model(const penstock_model* handle, penstock_error* error, const Body& body) {
+  return call(error, [&](Failure& failure) {
+    Model* const model = find(handle, failure);
+    return model != nullptr && body(*model, failure);
+  });
+}
 
 /// Opens a model from what `given_as` names ("path", "bytes") by open(failure). `source` begins messages about it.
 template <class Open>
