@@ -5,26 +5,23 @@
 #include <pthread.h>
 #include <strings.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <mutex>
 #include <thread>
 
 #include "base/check.h"
-#include "base/control_groups.h"
 #include "base/denormals.h"
 #include "base/environment.h"
-#include "base/team_sizer.h"
+#include "base/team_limit.h"
 #include "base/warning.h"
 
 namespace penstock {
 namespace {
 
-constexpr int most_threads = 1024;
-
-using Clock = TeamSizer::Clock;
+using Clock = TeamLimit::Clock;
 /// Time that this thread has waited at barriers for threads that were far behind.
 thread_local Clock::duration waited_at_barriers{};
 
@@ -129,24 +126,6 @@ bool adjusts_teams() {
 
 }  // namespace
 
-int default_threads() {
-  // Containers limit the time of processors and not their number, which OpenMP takes.
-  static const double quota = std::clamp(std::floor(processor_quota()), 1.0, double{most_threads});
-  static const int most = environment("OMP_NUM_THREADS") == nullptr ? static_cast<int>(quota) : most_threads;
-  const int threads = omp_get_max_threads();
-  if (threads >= 1 && threads <= most_threads) return std::min(threads, most);
-  const char* asked_for = environment("OMP_NUM_THREADS");
-  if (asked_for == nullptr) return most;  // of a machine with more cores
-  fail(ErrorCode::invalid_argument, "OMP_NUM_THREADS must be 1 to {}, not '{}': unset it for all cores", most_threads,
-       asked_for);
-}
-
-int resolve_threads(int requested) {
-  require_argument(requested >= 0 && requested <= most_threads, "threads", requested, "0 (all cores) to {}",
-                   most_threads);
-  return requested == 0 ? default_threads() : requested;
-}
-
 namespace detail {
 
 // GNU's OpenMP ends the threads that a smaller team than the last one has no use for, and starts others for the next
@@ -154,9 +133,9 @@ namespace detail {
 // far as there are cores, and those who are not wanted have nothing to do.
 void run_parallel(int team, const std::function<void(int, int)>& body) {
   thread_local int largest = 1;
-  thread_local TeamSizer team_sizer;
+  thread_local TeamLimit team_limit;
   const Clock::time_point begin = Clock::now();
-  const int granted = adjusts_teams() ? team_sizer.granted(team, begin) : team;
+  const int granted = adjusts_teams() ? team_limit.granted(team, begin) : team;
   if (granted == 1) return body(0, 1);
   largest = granted < team ? granted : std::max(largest, team);  // nobody waits for those who have nothing to do
   const int kept = std::max(granted, std::min(largest, default_threads()));
@@ -169,7 +148,7 @@ void run_parallel(int team, const std::function<void(int, int)>& body) {
   }
   Team all{.size = granted,
            .body = body,
-           .asks = adjusts_teams() && team_sizer.wants_report(),
+           .asks = adjusts_teams() && team_limit.wants_report(),
            .guard = {},
            .failure = {},
            .times = {}};
@@ -178,7 +157,7 @@ void run_parallel(int team, const std::function<void(int, int)>& body) {
   happens_after(&all.end);
   const Clock::time_point end = Clock::now();
   all.times.all = end - begin;
-  if (adjusts_teams() && !team_sizer.record(granted, all.times, all.asks, end)) {
+  if (adjusts_teams() && !team_limit.record(granted, all.times, all.asks, end)) {
     warn(
         "other programs use the processors, so that threads wait for each other: fewer than {} are used meanwhile "
         "(OMP_DYNAMIC=false keeps all)",

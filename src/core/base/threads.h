@@ -4,22 +4,16 @@
 #include <atomic>
 #include <functional>
 
+#include "base/thread_count.h"
 #include "penstock/types.h"
 
 namespace penstock {
-
-/// Threads of an Execution that asks for 0: OMP_NUM_THREADS, else all cores or their quota. Throws as
-/// resolve_threads().
-int default_threads();
-
-/// `requested` if positive (at most 1024), default_threads() for 0. Throws Error(invalid_argument) otherwise.
-int resolve_threads(int requested);
 
 namespace detail {
 void run_parallel(int team, const std::function<void(int thread, int team)>& body);
 }
 
-/// Calls body(thread, team) on `team` threads, or fewer if OpenMP or team_sizer.h grants fewer, in the caller's mode
+/// Calls body(thread, team) on `team` threads, or fewer if OpenMP or team_limit.h grants fewer, in the caller's mode
 /// for denormals; exceptions reach the caller. With one thread it is a plain call: a step pays for no pool and no
 /// memory.
 template <class Body>

@@ -113,6 +113,7 @@ Operators index_operators();
 Operators pointwise_operators();
 Operators condition_operators();
 Operators product_operators();
+Operators einsum_operator();
 Operators convolution_operators();
 Operators reduction_operators();
 Operators normalisation_operators();

@@ -16,7 +16,7 @@
 #include "base/threads.h"
 #include "nn/layer/recurrent_graph.h"
 #include "nn/model/model_impl.h"
-#include "plan/cpu/team_work.h"
+#include "plan/cpu/pays_for_team.h"
 
 namespace penstock {
 namespace nn {

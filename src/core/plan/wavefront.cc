@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "plan/cell_table.h"
-#include "plan/cpu/team_work.h"
+#include "plan/cpu/pays_for_team.h"
 #include "plan/tuning.h"
 
 namespace penstock::plan {

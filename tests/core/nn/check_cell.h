@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "oracle/network.h"
 #include "penstock/recurrent.h"
-#include "plan/cpu/team_work.h"
+#include "plan/cpu/pays_for_team.h"
 #include "support/cases.h"
 #include "support/names.h"
 #include "support/sequence.h"

@@ -314,7 +314,7 @@ TEST_P(CellEquivalence, ThreadsChangeRoundingOnly) {
         execution.threads = threads;
         const Outputs<float> several = run(network, in, execution);
         expect_close(network.spec(), several, one, tolerances(network, in, c));
-        // As on a busy machine, where a plan's threads are not granted (base/team_sizer.h).
+        // As on a busy machine, where a plan's threads are not granted (base/team_limit.h).
         omp_set_max_active_levels(0);
         const Outputs<float> alone = run(network, in, execution);
         omp_set_max_active_levels(1);

@@ -8,7 +8,7 @@
 #include "base/threads.h"
 #include "ops/op.h"
 #include "penstock/recurrent.h"
-#include "plan/cpu/team_work.h"
+#include "plan/cpu/pays_for_team.h"
 
 /// The CPU's loops between the matrix products. Each value depends on its own position alone and sums run in a fixed
 /// order, so results depend neither on the number of threads nor on the batch.

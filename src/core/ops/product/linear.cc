@@ -11,7 +11,7 @@
 #include "ops/pointwise/elementwise.h"
 #include "ops/product/explain_product.h"
 #include "ops/product/matmul.h"
-#include "plan/cpu/team_work.h"
+#include "plan/cpu/pays_for_team.h"
 
 namespace penstock::ops {
 

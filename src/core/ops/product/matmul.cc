@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/free_memory.h"
 #include "base/threads.h"
-#include "plan/cpu/team_work.h"
+#include "plan/cpu/pays_for_team.h"
 
 namespace penstock::ops {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "custom/cell.h"
 #include "ops/recurrence/cpu_layer_space.h"
-#include "plan/cpu/team_work.h"
+#include "plan/cpu/pays_for_team.h"
 
 namespace penstock::ops {
 

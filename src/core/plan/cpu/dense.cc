@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "plan/cpu/narrow_heads.h"
+#include "plan/cpu/pays_for_team.h"
 #include "plan/cpu/rules.h"
-#include "plan/cpu/team_work.h"
 
 namespace penstock::plan {
 namespace {

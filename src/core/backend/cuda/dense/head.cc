@@ -28,7 +28,7 @@ KernelSource sort_rows_source() {
 KernelSource entering_states_source(plan::Storage storage, bool reverse, int vector) {
   KernelSource source;
   source.entry = "EnteringStates";
-  source.file = "backend/cuda/kernels/dense/entering.cuh";
+  source.file = "backend/cuda/kernels/dense/entering_states.cuh";
   source.constants = {{"using Storage", storage_type(storage)},
                       {"constexpr bool kDescending", reverse},
                       {"constexpr int kVector", vector},

@@ -6,7 +6,7 @@ PENSTOCK_PASS(ClusterPass)
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/entered.cuh"
+#include "backend/cuda/kernels/dense/resets.cuh"
 #include "backend/cuda/kernels/dense/fragments.cuh"
 #include "plan/kernels/dense_cluster_shape.h"
 

@@ -1,7 +1,7 @@
 // Code of the kernels whose threads have one unit of one row each.
 
 #include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/entered.cuh"
+#include "backend/cuda/kernels/dense/resets.cuh"
 
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
 using One = Vector<Storage, 1>;

@@ -10,7 +10,7 @@ PENSTOCK_PASS(WarpgroupPass)
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/entered.cuh"
+#include "backend/cuda/kernels/dense/resets.cuh"
 #include "backend/cuda/kernels/product/warpgroup.cuh"
 #include "plan/kernels/dense_warpgroup_shape.h"
 

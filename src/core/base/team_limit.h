@@ -16,7 +16,7 @@ struct TeamTimes {
 /// waits milliseconds for threads that do not run, and fewer threads are faster. So teams are halved where waiting
 /// takes longer than computing, for a tenth of a second, and for twice as long each time that a larger team is late
 /// again.
-class TeamSizer {
+class TeamLimit {
  public:
   using Clock = std::chrono::steady_clock;
 

@@ -1,6 +1,6 @@
 // How many threads teams get where threads do not arrive in time.
 
-#include "base/team_sizer.h"
+#include "base/team_limit.h"
 
 #include <gtest/gtest.h>
 
@@ -34,19 +34,19 @@ class Caller {
   bool quiet() const { return quiet_; }
 
  private:
-  TeamSizer sizer_;
-  TeamSizer::Clock::time_point now_{std::chrono::seconds(1)};
+  TeamLimit sizer_;
+  TeamLimit::Clock::time_point now_{std::chrono::seconds(1)};
   milliseconds late_{}, caller_delayed_{};
   bool quiet_ = true;
 };
 
-TEST(TeamSizer, KeepsTeamsThatArriveInTime) {
+TEST(TeamLimit, KeepsTeamsThatArriveInTime) {
   Caller caller;
   EXPECT_EQ(caller.run_many(1000, milliseconds(0)), 8);
   EXPECT_EQ(caller.run_many(1000, milliseconds(2)), 8) << "they compute more than they wait";
 }
 
-TEST(TeamSizer, ForgivesASingleDelay) {
+TEST(TeamLimit, ForgivesASingleDelay) {
   Caller caller;
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(caller.run(milliseconds(5)), 8);
@@ -54,26 +54,26 @@ TEST(TeamSizer, ForgivesASingleDelay) {
   }
 }
 
-TEST(TeamSizer, HalvesTeamsThatAreLate) {
+TEST(TeamLimit, HalvesTeamsThatAreLate) {
   Caller caller;
   EXPECT_EQ(caller.run_many(7, milliseconds(4)), 4);
   EXPECT_EQ(caller.run_many(8, milliseconds(4)), 2);
   EXPECT_EQ(caller.run_many(8, milliseconds(4)), 1);
 }
 
-TEST(TeamSizer, CountsTheCallersOwnDelayAsNoWork) {
+TEST(TeamLimit, CountsTheCallersOwnDelayAsNoWork) {
   Caller caller;
   EXPECT_EQ(caller.run_many(8, milliseconds(2), milliseconds(2)), 4);
 }
 
-TEST(TeamSizer, TriesAgainAfterAPause) {
+TEST(TeamLimit, TriesAgainAfterAPause) {
   Caller caller;
   EXPECT_EQ(caller.run_many(7, milliseconds(4)), 4);
   caller.run(milliseconds(0), milliseconds(200));
   EXPECT_EQ(caller.run_many(1000, milliseconds(0)), 8) << "the machine is idle again";
 }
 
-TEST(TeamSizer, SaysOnceTeamsWereLateThriceInARow) {
+TEST(TeamLimit, SaysOnceTeamsWereLateThriceInARow) {
   Caller caller;
   int teams = 0;
   for (; caller.quiet(); ++teams) {
@@ -83,7 +83,7 @@ TEST(TeamSizer, SaysOnceTeamsWereLateThriceInARow) {
   EXPECT_GT(teams, 12);
 }
 
-TEST(TeamSizer, KnowsTheDelayOfAThread) {
+TEST(TeamLimit, KnowsTheDelayOfAThread) {
   const auto before = delay_of_this_thread();
   EXPECT_GE(before.count(), 0);
   EXPECT_GE(delay_of_this_thread(), before);

@@ -1,4 +1,4 @@
-#include "base/team_sizer.h"
+#include "base/team_limit.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,17 +9,17 @@
 
 namespace penstock {
 
-int TeamSizer::granted(int wanted, Clock::time_point now) {
+int TeamLimit::granted(int wanted, Clock::time_point now) {
   if (limit_ > 0 && now >= until_) limit_ = 0, first_ = true, sum_ = {};
   return limit_ > 0 ? std::min(wanted, limit_) : wanted;
 }
 
-bool TeamSizer::late() const {
+bool TeamLimit::late() const {
   const auto lost = std::min(sum_.all - sum_.useful, sum_.others_delayed);
   return lost > sum_.useful - sum_.caller_delayed;
 }
 
-bool TeamSizer::record(int size, const TeamTimes& times, bool reported, Clock::time_point now) {
+bool TeamLimit::record(int size, const TeamTimes& times, bool reported, Clock::time_point now) {
   largest_ = std::max(largest_, size);
   if (!first_) sum_.all += times.all, sum_.useful += times.useful;
   if (!reported) return true;
