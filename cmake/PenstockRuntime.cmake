@@ -17,8 +17,8 @@ list(APPEND runtime_networks ${runtime_core}/runtime/c_open_networks.cc ${runtim
 list(FILTER runtime_networks EXCLUDE REGEX "/(fold|library_cell|[a-z]*_kernels).cc$")
 list(REMOVE_ITEM runtime_sources ${runtime_models} ${runtime_networks})
 list(FILTER runtime_sources EXCLUDE REGEX "/step_kernels.cc$")
-list(APPEND runtime_sources ${runtime_core}/base/denormals.cc ${runtime_core}/custom/expression_graph.cc
-     ${runtime_core}/custom/program.cc)
+list(APPEND runtime_sources ${runtime_core}/base/denormals.cc ${runtime_core}/base/json_reader.cc
+     ${runtime_core}/custom/expression_graph.cc ${runtime_core}/custom/program.cc)
 add_library(penstock_runtime_kernels OBJECT ${runtime_core}/runtime/step_kernels.cc
             ${runtime_core}/network/gate_kernels.cc ${runtime_core}/network/pointwise_kernels.cc
             ${runtime_core}/network/product_kernels.cc)

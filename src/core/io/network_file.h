@@ -26,9 +26,6 @@ namespace penstock::io {
 /// Metadata key of a network's structure.
 inline constexpr const char* network_key = "penstock.network";
 
-/// Returns the names of types in network files and in messages.
-const char* to_string(network::Type type);
-
 /// Writes a network as write_safetensors() does, with a checksum.
 void write_network(const std::string& path, const network::Network& network);
 

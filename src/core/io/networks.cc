@@ -12,6 +12,7 @@
 #include "io/onnx/read/import.h"
 #include "io/read_file.h"
 #include "io/status_error.h"
+#include "network/network_reader.h"
 #include "network/session.h"
 #include "network/shapes.h"
 #include "penstock/network.h"
@@ -32,6 +33,8 @@ std::size_t bytes_of(const std::string& type, const std::vector<Index>& shape) {
   return std::transform_reduce(shape.begin(), shape.end(), element, std::multiplies<>(),
                                [](Index each) { return static_cast<std::size_t>(each); });
 }
+
+std::string name_of(network::Type type) { return std::string(network::short_name_of(type)); }
 
 void count_operators(const network::Network& network, std::map<std::string, Index>& counts) {
   for (const network::Node& node : network.nodes) {
@@ -100,7 +103,7 @@ struct Network::Impl {
   }
   NetworkTensor tensor(int number) const {
     const network::Value& it = value(number);
-    return {it.name, io::to_string(it.type), it.shape, it.axes};
+    return {it.name, name_of(it.type), it.shape, it.axes};
   }
 };
 
@@ -172,14 +175,14 @@ struct NetworkSession::Impl {
     for (std::size_t i = 0; i < whole.inputs.size(); ++i) {
       if (has(&network::State::input, i)) continue;
       const network::Value& value = whole.values[static_cast<std::size_t>(whole.inputs[i])];
-      inputs.tensors.push_back({value.name, io::to_string(value.type), program->input_shape(i), value.axes});
+      inputs.tensors.push_back({value.name, name_of(value.type), program->input_shape(i), value.axes});
       inputs.positions.push_back(i);
     }
     for (std::size_t i = 0; i < whole.outputs.size(); ++i) {
       if (has(&network::State::output, i)) continue;
       const std::string& name = whole.values[static_cast<std::size_t>(whole.outputs[i])].name;
       outputs.tensors.push_back({name,
-                                 io::to_string(program->output_type(i)),
+                                 name_of(program->output_type(i)),
                                  program->output_shape(i),
                                  {},
                                  of->outputs[outputs.tensors.size()].delay});

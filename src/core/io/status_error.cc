@@ -26,6 +26,8 @@ void require_ok(const network::Status& status, const std::string& place) {
       fail(ErrorCode::invalid_argument, "{}{}", place, text);
     case Code::bad_input:
       fail(ErrorCode::bad_input, "{}{}", place, text);
+    case Code::incompatible:
+      fail(ErrorCode::incompatible, "{}{}", place, text);
     case Code::unsupported:
       fail(ErrorCode::unsupported, "{}{}", place, text);
     case Code::out_of_memory:

@@ -11,6 +11,7 @@ struct [[nodiscard]] Status {
     ok,
     invalid_argument,  ///< The caller's fault: a shape, a name, a number.
     bad_input,         ///< A damaged or contradictory network.
+    incompatible,      ///< A file of another version.
     unsupported,       ///< A network that is valid, but that this library does not run.
     out_of_memory,
   };

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "custom/cell.h"
-#include "runtime/json.h"
+#include "runtime/failure.h"
 
 namespace penstock::runtime {
 

@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "runtime/custom_cell.h"
-#include "runtime/json.h"
 #include "runtime/step_kernels.h"
 
 namespace penstock::runtime {
@@ -26,7 +25,7 @@ constexpr std::string_view kOfText[] = {"season", "delimiter", "decimal",   "hea
 class Reader {
  public:
   Reader(std::string_view text, Description& description, Failure& failure)
-      : json_(text, "its description", failure), to_(description), failure_(failure) {}
+      : json_(text, "its description"), to_(description), failure_(failure) {}
 
   bool read() {
     const bool read = json_.object([&](std::string_view key) {
@@ -35,7 +34,7 @@ class Reader {
       if (key == "data") return once(has_data_) && json_.object([&](std::string_view of) { return data(of); });
       return json_.mistake("format_version, model or data");
     });
-    if (!read || !json_.finish()) return false;
+    if (!read || !json_.finish()) return failure_.in_json(json_);
     if (to_.version < 1 || to_.version > kNewestVersion) {
       return failure_.in_file(PENSTOCK_INCOMPATIBLE,
                               "its format_version is %lld, this version of Penstock reads 1 to %lld",

@@ -42,6 +42,10 @@ bool Failure::in_file(penstock_status status, const char* format, ...) {
   return false;
 }
 
+bool Failure::in_json(const JsonReader& json) {
+  return error_.status == PENSTOCK_OK && in_file(PENSTOCK_BAD_INPUT, "%s", json.problem().c_str());
+}
+
 penstock_status Failure::report(penstock_error* error) const {
   if (error != nullptr && error_.status != PENSTOCK_OK) *error = error_;
   return error_.status;

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "base/json_reader.h"
+
 /// Failures as values: this layer is compiled without exceptions.
 namespace penstock::runtime {
 
@@ -29,6 +31,9 @@ class Failure {
   [[gnu::format(printf, 3, 4)]] bool set(penstock_status status, const char* format, ...);
   /// As set(), with the name of the file in front.
   [[gnu::format(printf, 3, 4)]] bool in_file(penstock_status status, const char* format, ...);
+
+  /// As in_file(), with the mistake in a JSON text, unless there is a reason already.
+  bool in_json(const JsonReader& json);
 
   penstock_status status() const { return error_.status; }
   /// Copies the reason to the caller's error, which may be null. Returns the status.

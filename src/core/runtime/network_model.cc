@@ -5,7 +5,7 @@
 
 #include "network/shapes.h"
 #include "network/tensor.h"
-#include "runtime/network_reader.h"
+#include "runtime/network_file.h"
 
 namespace penstock::runtime {
 

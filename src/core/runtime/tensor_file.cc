@@ -9,8 +9,8 @@
 #include <memory>
 #include <tuple>
 
+#include "base/json_reader.h"
 #include "runtime/checksum.h"
-#include "runtime/json.h"
 
 namespace penstock::runtime {
 
@@ -146,7 +146,7 @@ bool TensorFile::parse(Failure& failure) {
 }
 
 bool TensorFile::parse_header(std::string_view header, Failure& failure) {
-  JsonReader json(header, "header", failure);
+  JsonReader json(header, "header");
   bool has_metadata = false;
   const auto metadata = [&](std::string_view key) {
     std::string value;
@@ -171,7 +171,7 @@ bool TensorFile::parse_header(std::string_view header, Failure& failure) {
     has_metadata = true;
     return json.object(metadata);
   });
-  return read && json.finish();
+  return (read && json.finish()) || failure.in_json(json);
 }
 
 /// Tensors cover the data without gap or overlap, and each has a name of its own.

@@ -82,22 +82,23 @@ void refuses(const std::string& from, const std::string& to, const std::string& 
 }
 
 TEST(NetworkFile, RefusesContradictions) {
-  refuses("\"format\":1", "\"format\":2", "has the format 2 of networks, and this version reads 1",
-          ErrorCode::incompatible);
+  refuses("\"format\":1", "\"format\":2",
+          "it has the format 2 of networks, and this version reads 1: use a newer penstock", ErrorCode::incompatible);
   refuses("\"reads\":[0,1]", "\"reads\":[0,2]", "MatMul 'product' reads a value that is not there yet");
   refuses("\"reads\":[1,0]", "\"reads\":[1,0,0]", "has a body of 1 inputs and 1 outputs, expected 2 and 1");
-  refuses("\"reads\":[2,-1]", "\"reads\":[2,-2]", "must hold integers, not -2");
+  refuses("\"reads\":[2,-1]", "\"reads\":[2,-2]",
+          "nodes[1] in its network: the number of a value or a tensor expected at byte");
   refuses("\"writes\":[4]", "\"writes\":[0]", "writes 'x', which is there already");
   refuses("\"writes\":[4]", "\"writes\":[99]", "Clip 'bound' writes a value that there is not");
   refuses("\"outputs\":[3,4]", "\"outputs\":[3,9]", "an output is a value that nothing writes");
   refuses("\"states\":[[0,0]]", "\"states\":[[0,2]]", "a state names an input or an output that there is not");
-  refuses("\"states\":[[0,0]]", "\"states\":[[0]]", "must hold pairs of an input and an output");
-  refuses("\"constants\":[[2,", "\"constants\":[[7,", "names the value 7, which is another constant or not there");
+  refuses("\"states\":[[0,0]]", "\"states\":[[0]]", "pairs of numbers expected at byte");
+  refuses("\"constants\":[[2,", "\"constants\":[[7,", "name the value 7, which is another constant or not there");
   refuses("\"constants\":[[2,0]]", "\"constants\":[[2,8]]", "needs the tensor constant.8, which is missing");
-  refuses("\"type\":\"bool\"", "\"type\":\"f16\"", "must be");
+  refuses("\"type\":\"bool\"", "\"type\":\"f16\"", "an input of a type that networks have expected at byte");
   refuses("\"op\":\"Clip\"", "\"op\":\"If\"", "If 'bound' has 0 bodies, expected 2");
   refuses("\"text\":\"floor\"", "\"novel\":\"floor\"",
-          "nodes[1].attributes[2] has 2 fields, of which this version knows 1");
+          "nodes[1].attributes[2] in its network: name, text, integers or numbers, each once, expected at byte");
 }
 
 TEST(NetworkFile, RefusesOtherFiles) {

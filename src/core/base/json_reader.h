@@ -4,16 +4,15 @@
 #include <string_view>
 
 #include "penstock/types.h"
-#include "runtime/failure.h"
 
-namespace penstock::runtime {
+namespace penstock {
 
 /// Reads untrusted JSON once, from the front: no tree, no more memory than the strings that the caller keeps. All calls
-/// return false after a mistake, which the Failure then describes.
+/// return false after a mistake, which problem() then describes. Needs no exceptions.
 class JsonReader {
  public:
   /// `what` names the text in messages.
-  JsonReader(std::string_view text, const char* what, Failure& failure) : text_(text), what_(what), failure_(failure) {}
+  JsonReader(std::string_view text, const char* what) : text_(text), what_(what) {}
 
   /// Calls field(std::string_view key), which reads the value, for each field of an object.
   template <class Field>
@@ -48,6 +47,8 @@ class JsonReader {
 
   /// Returns false; the message names the place.
   bool mistake(const char* expected);
+  /// What is wrong and where; empty without a mistake.
+  const std::string& problem() const { return problem_; }
 
  private:
   bool enter(char bracket, const char* what);
@@ -65,9 +66,9 @@ class JsonReader {
 
   std::string_view text_;
   const char* what_;
-  Failure& failure_;
+  std::string problem_;
   std::size_t at_ = 0;
   int depth_ = 0;
 };
 
-}  // namespace penstock::runtime
+}  // namespace penstock

@@ -1,20 +1,15 @@
-#include "runtime/network_reader.h"
+#include "network/network_reader.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "network/cell.h"
+#include "base/json_reader.h"
 #include "network/check.h"
 #include "network/tensor.h"
-#include "runtime/custom_cell.h"
-#include "runtime/json.h"
 
-namespace penstock::runtime {
+namespace penstock::network {
 
 namespace {
-
-using network::Network;
-using network::Type;
 
 constexpr Index kFormat = 1;
 constexpr Index kMostNumber = (Index{1} << 31) - 1;  // values and tensors are numbered by ints
@@ -30,34 +25,43 @@ constexpr NamedType kTypes[] = {{Type::f32, "F32", "f32"},      {Type::f64, "F64
 
 class NetworkReader {
  public:
-  NetworkReader(const TensorFile& file, Failure& failure)
-      : file_(file), failure_(failure), json_(*file.network(), "its network", failure) {}
+  NetworkReader(std::string_view json, const FindTensor& find) : json_(json, "its network"), find_(find) {}
 
-  bool read(Network& whole) {
-    Index format = 0;
+  Status read(Network& whole) {
     const bool read = json_.object([&](std::string_view key) {
-      if (key == "format") return json_.integer(format);
+      if (key == "format") return format();
       if (key == "network" && whole.values.empty()) return network(whole, 0);
       return json_.mistake("format and network, each once,");
     });
-    if (!read || !json_.finish()) return false;
-    if (format == kFormat) return true;
-    return failure_.in_file(PENSTOCK_INCOMPATIBLE,
-                            "it has the format %lld of networks, and this version of Penstock reads %lld",
-                            static_cast<long long>(format), static_cast<long long>(kFormat));
+    if (!status_.ok() || (read && json_.finish())) return status_;
+    return Status::bad_input(place_.empty() ? json_.problem() : place_ + " in " + json_.problem());
   }
 
  private:
   struct Input {
     Index value = -1;
-    network::Value what;
+    Value what;
   };
   using Pair = std::pair<int, int>;
+
+  bool format() {
+    Index format = 0;
+    if (!json_.integer(format)) return false;
+    if (format == kFormat) return true;
+    return refuse({Status::Code::incompatible, "it has the format " + text_of(format) +
+                                                   " of networks, and this version reads " + text_of(kFormat) +
+                                                   ": use a newer penstock"});
+  }
+  /// Adds an item of a list to the place of a mistake. Returns false.
+  bool within(const char* list, std::size_t item) {
+    place_ = std::string(list) + "[" + std::to_string(item) + "]" + (place_.empty() ? "" : ".") + place_;
+    return false;
+  }
 
   bool number(int& value, Index least) {
     Index read = 0;
     if (!json_.integer(read)) return false;
-    if (read < least || read > kMostNumber) return json_.mistake("a smaller number, not negative,");
+    if (read < least || read > kMostNumber) return json_.mistake("the number of a value or a tensor");
     value = static_cast<int>(read);
     return true;
   }
@@ -98,12 +102,13 @@ class NetworkReader {
     return std::ranges::all_of(input.what.shape, possible) || json_.mistake("an input with possible extents");
   }
 
-  bool attribute(network::Attribute& attribute) {
+  bool attribute(Attribute& attribute) {
     return json_.object([&](std::string_view key) {
       if (key == "name") return json_.string(attribute.name);
       if (key == "text") return json_.string(attribute.text);
       if (key == "integers" && attribute.integers.empty()) return integers(attribute.integers);
-      if (key != "numbers" || !attribute.numbers.empty()) return json_.mistake("a field of attributes, once,");
+      if (key != "numbers" || !attribute.numbers.empty())
+        return json_.mistake("name, text, integers or numbers, each once,");
       return json_.array([&] {
         double value = 0;
         if (!json_.number(value)) return false;
@@ -113,22 +118,29 @@ class NetworkReader {
     });
   }
 
-  bool node(network::Node& node, int depth) {
+  bool node(Node& node, int depth) {
     return json_.object([&](std::string_view key) {
       if (key == "op") return json_.string(node.op);
       if (key == "name") return json_.string(node.name);
       if (key == "reads" && node.reads.empty()) return numbers(node.reads, -1);
       if (key == "writes" && node.writes.empty()) return numbers(node.writes, -1);
       if (key == "attributes" && node.attributes.empty()) {
-        return json_.array([&] { return attribute(node.attributes.emplace_back()); });
+        return json_.array([&] {
+          const std::size_t item = node.attributes.size();
+          return attribute(node.attributes.emplace_back()) || within("attributes", item);
+        });
       }
-      if (key != "bodies" || !node.bodies.empty()) return json_.mistake("a field of nodes, once,");
-      return json_.array([&] { return network(node.bodies.emplace_back(), depth + 1); });
+      if (key != "bodies" || !node.bodies.empty())
+        return json_.mistake("op, name, reads, writes, attributes or bodies, each once,");
+      return json_.array([&] {
+        const std::size_t item = node.bodies.size();
+        return network(node.bodies.emplace_back(), depth + 1) || within("bodies", item);
+      });
     });
   }
 
   bool network(Network& network, int depth) {
-    if (depth > network::kMostDepth) return json_.mistake("fewer networks in networks");
+    if (depth > kMostDepth) return json_.mistake("fewer networks in networks");
     std::vector<std::string> names;
     std::vector<Pair> constants;
     std::vector<Input> inputs;
@@ -138,8 +150,12 @@ class NetworkReader {
       if (key == "inputs" && inputs.empty()) return json_.array([&] { return input(inputs.emplace_back()); });
       if (key == "outputs" && network.outputs.empty()) return numbers(network.outputs, 0);
       if (key == "states" && network.states.empty()) return pairs(network.states);
-      if (key != "nodes" || !network.nodes.empty()) return json_.mistake("a field of networks, once,");
-      return json_.array([&] { return node(network.nodes.emplace_back(), depth); });
+      if (key != "nodes" || !network.nodes.empty())
+        return json_.mistake("values, constants, inputs, outputs, states or nodes, each once,");
+      return json_.array([&] {
+        const std::size_t item = network.nodes.size();
+        return node(network.nodes.emplace_back(), depth) || within("nodes", item);
+      });
     });
     if (!read) return false;
     for (std::string& name : names) network.values.push_back({.name = std::move(name)});
@@ -148,9 +164,9 @@ class NetworkReader {
     }
     for (Input& input : inputs) {
       if (input.value < 0 || input.value >= static_cast<Index>(network.values.size())) {
-        return failure_.in_file(PENSTOCK_BAD_INPUT, "its network: an input is a value that there is not");
+        return refuse(Status::bad_input("its network: an input is a value that there is not"));
       }
-      network::Value& value = network.values[static_cast<std::size_t>(input.value)];
+      Value& value = network.values[static_cast<std::size_t>(input.value)];
       value.type = input.what.type;
       value.shape = std::move(input.what.shape);
       value.axes = std::move(input.what.axes);
@@ -161,68 +177,41 @@ class NetworkReader {
 
   bool constant(Network& network, std::size_t value, int number) {
     if (value >= network.values.size() || network.values[value].constant >= 0) {
-      return failure_.in_file(PENSTOCK_BAD_INPUT, "its network: value %zu is another constant or not there", value);
+      return refuse(Status::bad_input("its network: constants name the value " + std::to_string(value) +
+                                      ", which is another constant or not there"));
     }
     const std::string name = "constant." + std::to_string(number);
-    const std::optional<std::size_t> found = file_.find(name);
-    if (!found) return failure_.in_file(PENSTOCK_BAD_INPUT, "its network needs the tensor %s", name.c_str());
-    const Tensor& tensor = file_.tensors()[*found];
-    const auto* const type = std::ranges::find(kTypes, tensor.type, &NamedType::stored);
+    const std::optional<StoredTensor> tensor = find_(name);
+    if (!tensor) return refuse(Status::bad_input("its network needs the tensor " + name + ", which is missing"));
+    const auto* const type = std::ranges::find(kTypes, tensor->type, &NamedType::stored);
     if (type == std::end(kTypes)) {
-      return failure_.in_file(PENSTOCK_BAD_INPUT, "tensor %s has the type %.*s, which no network has", name.c_str(),
-                              static_cast<int>(tensor.type.size()), tensor.type.data());
+      return refuse(Status::bad_input("tensor " + name + " has the type " + std::string(tensor->type) +
+                                      ", which no network has"));
     }
-    const std::string_view bytes = file_.bytes(tensor);
-    network::Value& of = network.values[value];
+    Value& of = network.values[value];
     of.constant = static_cast<int>(network.constants.size());
-    of.type = type->type, of.shape = tensor.shape;
-    network.constants.push_back(
-        {type->type, tensor.shape, {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}});
+    of.type = type->type, of.shape = tensor->shape;
+    network.constants.push_back({type->type, tensor->shape, tensor->bytes, tensor->owner});
     return true;
   }
+  bool refuse(Status status) {
+    status_ = std::move(status);
+    return false;
+  }
 
-  const TensorFile& file_;
-  Failure& failure_;
   JsonReader json_;
+  const FindTensor& find_;
+  Status status_;
+  std::string place_;  ///< "nodes[3].bodies[0]", of a mistake.
 };
 
 }  // namespace
 
-bool require_ok(const network::Status& status, Failure& failure) {
-  using Code = network::Status::Code;
-  if (status.ok()) return true;
-  std::string line = status.text;  // with names from a file that nobody has vetted
-  for (char& c : line) c = c >= ' ' && c <= '~' ? c : '?';
-  const penstock_status code = status.code == Code::invalid_argument ? PENSTOCK_INVALID_ARGUMENT
-                               : status.code == Code::unsupported    ? PENSTOCK_UNSUPPORTED
-                               : status.code == Code::out_of_memory  ? PENSTOCK_OUT_OF_MEMORY
-                                                                     : PENSTOCK_BAD_INPUT;
-  return failure.in_file(code, "%s", line.c_str());
+Status read_network(std::string_view json, const FindTensor& find, Network& network) {
+  PENSTOCK_TRY(NetworkReader(json, find).read(network));
+  return check(network);
 }
 
-bool read_network(const TensorFile& file, network::Network& network, Failure& failure) {
-  if (file.network() == nullptr) {
-    return failure.in_file(PENSTOCK_INCOMPATIBLE,
-                           file.describes_model()
-                               ? "a model of 'penstock train', not a network: open it by penstock_model_open()"
-                               : "no network: 'penstock import' makes one of an ONNX file");
-  }
-  if (!file.has_checksum()) return failure.in_file(PENSTOCK_BAD_INPUT, "damaged: networks carry a checksum");
-  return NetworkReader(file, failure).read(network) && require_ok(network::check(network), failure);
-}
-
-}  // namespace penstock::runtime
-
-namespace penstock::network {
-
-Status read_custom_cell(std::string_view json, std::shared_ptr<const custom::DerivedCell>& cell) {
-  runtime::Failure failure("its cell");
-  runtime::JsonReader reader(json, "JSON", failure);
-  std::string name;
-  if (runtime::read_custom_cell(reader, name, cell, failure) && reader.finish()) return {};
-  penstock_error error = {};
-  failure.report(&error);
-  return Status::bad_input(error.text);
-}
+std::string_view short_name_of(Type type) { return kTypes[static_cast<int>(type)].name; }
 
 }  // namespace penstock::network

@@ -1,4 +1,4 @@
-#include "runtime/json.h"
+#include "base/json_reader.h"
 
 #include <algorithm>
 #include <clocale>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace penstock::runtime {
+namespace penstock {
 
 namespace {
 
@@ -36,8 +36,8 @@ void append_utf8(unsigned code, std::string& value) {
 }  // namespace
 
 bool JsonReader::mistake(const char* expected) {
-  if (failure_.status() != PENSTOCK_OK) return false;
-  return failure_.in_file(PENSTOCK_BAD_INPUT, "%s: %s expected at byte %zu", what_, expected, at_);
+  if (problem_.empty()) problem_ = std::string(what_) + ": " + expected + " expected at byte " + std::to_string(at_);
+  return false;
 }
 
 void JsonReader::blanks() {
@@ -56,13 +56,13 @@ bool JsonReader::enter(char bracket, const char* what) {
 
 bool JsonReader::leaves(char bracket) {
   blanks();
-  return peek() == bracket || failure_.status() != PENSTOCK_OK;
+  return peek() == bracket;
 }
 
 bool JsonReader::leave() {
   --depth_;
   ++at_;
-  return failure_.status() == PENSTOCK_OK;
+  return true;
 }
 
 bool JsonReader::expect(char c) {
@@ -255,4 +255,4 @@ bool JsonReader::skip() {
   }
 }
 
-}  // namespace penstock::runtime
+}  // namespace penstock
