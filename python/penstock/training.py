@@ -95,6 +95,7 @@ def train(
     carry_state: bool = True,
     loss: str = "auto",
     optimizer: str = "adamw",
+    schedule: str = "cosine",
     validate_every: float | None = None,
     validate_steps: int | None = None,
     patience: int | None = None,
@@ -153,7 +154,9 @@ def train(
         carry_state: True: a window that continues another one starts from its last state. False: every window starts
             from zeros.
         loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
-        optimizer: ``"adamw"`` or ``"sgd"``.
+        optimizer: ``"adamw"``, ``"sgd"``, ``"lion"`` or ``"rmsprop"``. Lion's best rate is a third to a tenth of AdamW's.
+        schedule: ``"cosine"``: warm-up, then half a cosine. ``"onecycle"``: PyTorch's OneCycleLR, which rises over
+            ``warmup``.
         validate_every: Seconds between validations; 0: none by time.
         validate_steps: Steps between validations; 0: none by steps.
         patience: Early stopping: end after N validations by steps in a row without improvement; 0: never.

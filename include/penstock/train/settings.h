@@ -19,7 +19,7 @@ enum class Loss { automatic, cross_entropy, mse, mae };
 constexpr std::array<const char*, 4> loss_names = {"auto", "cross_entropy", "mse", "mae"};
 
 /// Optimiser.
-enum class Optimizer { adamw, sgd };
+enum class Optimizer { adamw, sgd, lion, rmsprop };
 /// The name of an optimiser, that in sentences, and the settings that it alone reads.
 struct OptimizerName {
   const char* name;
@@ -29,8 +29,15 @@ struct OptimizerName {
   constexpr operator const char*() const { return name; }  // NOLINT(google-explicit-constructor): as a list of names
 };
 /// The names of optimisers, in their order.
-constexpr std::array<OptimizerName, 2> optimizer_names = {
-    {{"adamw", "AdamW", {"beta1", "beta2", "epsilon"}}, {"sgd", "SGD", {"momentum"}}}};
+constexpr std::array<OptimizerName, 4> optimizer_names = {{{"adamw", "AdamW", {"beta1", "beta2", "epsilon"}},
+                                                           {"sgd", "SGD", {"momentum"}},
+                                                           {"lion", "Lion", {"beta1", "beta2"}},
+                                                           {"rmsprop", "RMSprop", {"beta2", "epsilon"}}}};
+
+/// Schedule of the learning rate: warm-up and half a cosine, or PyTorch's OneCycleLR over the same warm-up.
+enum class Schedule { cosine, onecycle };
+/// The names of schedules, in their order.
+constexpr std::array<const char*, 2> schedule_names = {"cosine", "onecycle"};
 
 /// Options of a training run.
 struct TrainOptions {
@@ -45,9 +52,10 @@ struct TrainOptions {
 
   Loss loss = Loss::automatic;
   Optimizer optimizer = Optimizer::adamw;
+  Schedule schedule = Schedule::cosine;
   double learning_rate = 3e-3;                       ///< Peak learning rate, above 0.
   double weight_decay = 0.01;                        ///< Applies to matrices only.
-  double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;  ///< AdamW.
+  double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;  ///< AdamW, Lion, RMSprop.
   double momentum = 0.9;                             ///< SGD.
   double warmup = 0.05;                              ///< Fraction of the run in which the learning rate rises.
   double final_rate = 0.05;                          ///< Fraction of `learning_rate` at which the cosine schedule ends.

@@ -30,6 +30,7 @@ FitRequest request_from(const nb::dict& fields) {
   options.loss = named<Loss>("loss", given.get<string>("loss", loss_names[0]), loss_names);
   options.optimizer =
       named<Optimizer>("optimizer", given.get<string>("optimizer", optimizer_names[0].name), optimizer_names);
+  options.schedule = named<Schedule>("schedule", given.get<string>("schedule", schedule_names[0]), schedule_names);
   const TrainOptions usual;
   request.layers = options.optimizer != usual.optimizer;
   for_each_setting([&](const auto& setting) {

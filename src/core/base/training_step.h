@@ -45,4 +45,9 @@ constexpr int moments_of(OptimizerKind kind) {
   return with_rule(kind, [](auto rule, const char*) { return decltype(rule)::kMoments; });
 }
 
+/// Returns whether a rule corrects its moments in the first steps.
+constexpr bool corrects_moments(OptimizerKind kind) {
+  return with_rule(kind, [](auto rule, const char*) { return decltype(rule)::kCorrects; });
+}
+
 }  // namespace penstock

@@ -84,6 +84,7 @@ void check_options(const TrainOptions& options, const Dataset& data) {
   require_about(options.patience == 0 || options.validate_steps > 0, "patience",
                 " counts validations by steps: validate_steps must be given too");
   check_enum("optimizer", options.optimizer, static_cast<Optimizer>(optimizer_names.size() - 1));
+  check_enum("schedule", options.schedule, static_cast<Schedule>(schedule_names.size() - 1));
   check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
   check_enum("execution.precision", options.execution.precision, Precision::tf32);
   resolve_threads(options.execution.threads);
@@ -104,6 +105,8 @@ Loss resolve_loss(Loss loss, Task task) {
 nlohmann::json identity(const TrainOptions& options, Task task) {
   nlohmann::json result = {{"loss", name(resolve_loss(options.loss, task))},
                            {"optimizer", optimizer_names[static_cast<std::size_t>(options.optimizer)].name}};
+  // Older checkpoints do not name the schedule.
+  if (options.schedule != Schedule()) result["schedule"] = schedule_names[static_cast<std::size_t>(options.schedule)];
   for_each_setting([&](const auto& setting) {
     if (is_fixed(setting, options)) result[setting.name] = options.*setting.member;
   });

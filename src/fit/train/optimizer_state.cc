@@ -9,7 +9,8 @@ namespace {
 constexpr double least_loss_scale = 1.0, greatest_loss_scale = 16777216.0;
 constexpr Index loss_scale_growth_steps = 2000;
 
-static_assert(static_cast<int>(OptimizerKind::sgd) == static_cast<int>(Optimizer::sgd), "one order of optimisers");
+static_assert(static_cast<int>(OptimizerKind::rmsprop) == static_cast<int>(Optimizer::rmsprop),
+              "one order of optimisers");
 static_assert(static_cast<int>(LossKind::mae) + 1 == static_cast<int>(Loss::mae), "one order of losses");
 
 OptimizerKind kind_of(Optimizer optimizer) { return static_cast<OptimizerKind>(optimizer); }
@@ -28,7 +29,8 @@ OptimizerState::OptimizerState(const TrainOptions& options, const nn::ParameterL
 LossKind kind_of(Loss resolved) { return static_cast<LossKind>(static_cast<int>(resolved) - 1); }
 
 nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index training_steps) {
-  const bool adam = options.optimizer == Optimizer::adamw;
+  const OptimizerKind optimizer = kind_of(options.optimizer);
+  const bool corrects = corrects_moments(optimizer);
   nn::TrainingShape shape;
   StepRules& rules = shape.rules;
   rules.learning_rate = options.learning_rate;
@@ -38,8 +40,9 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
   rules.max_scored = options.max_epochs * static_cast<double>(training_steps);
   rules.clip = options.clip;
   rules.weight_decay = options.weight_decay;
-  rules.beta1 = adam ? options.beta1 : 0.0;
-  rules.beta2 = adam ? options.beta2 : 0.0;
+  rules.beta1 = corrects ? options.beta1 : 0.0;
+  rules.beta2 = corrects ? options.beta2 : 0.0;
+  rules.one_cycle = options.schedule == Schedule::onecycle ? 1 : 0;
   rules.seed = options.seed;
   rules.growth = 2.0;
   rules.backoff = 0.5;
@@ -47,8 +50,8 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
   rules.greatest_scale = greatest_loss_scale;
   rules.growth_steps = options.execution.precision == Precision::f16 ? loss_scale_growth_steps : 0;
   shape.loss = kind_of(loss);
-  shape.optimizer = {.kind = kind_of(options.optimizer),
-                     .beta1 = adam ? options.beta1 : options.momentum,
+  shape.optimizer = {.kind = optimizer,
+                     .beta1 = options.optimizer == Optimizer::sgd ? options.momentum : options.beta1,
                      .beta2 = options.beta2,
                      .epsilon = options.epsilon,
                      .tensors = {}};

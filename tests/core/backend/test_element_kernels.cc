@@ -112,11 +112,13 @@ TEST_P(ElementKernelsOf, OptimisersAreTheSameToTheLastBit) {
   StepState state{};
   state.gradient_factor = 0.37f, state.rate = 0.003f, state.root_correction = 1.7f;
   constexpr float keep = 0.999f;
-  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::rmsprop}) {
     for (const Index n : kLengths) {
       const std::vector<float> gradients = normals(n);
       std::vector<float> values = normals(n), first = normals(n), second = normals(n);
       for (float& v : second) v = std::abs(v);
+      if (kind == OptimizerKind::rmsprop) first = second;
       std::vector<float> wanted = values, m = first, v = second;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const float g = gradients[i] * state.gradient_factor;
@@ -125,6 +127,13 @@ TEST_P(ElementKernelsOf, OptimisersAreTheSameToTheLastBit) {
           v[i] = args.beta2 * v[i] + args.rest2 * g * g;
           const float root = std::sqrt(v[i]) * state.root_correction + args.epsilon;
           wanted[i] = keep * wanted[i] - state.rate * m[i] / root;
+        } else if (kind == OptimizerKind::lion) {
+          const float mean = args.beta1 * m[i] + args.rest1 * g;
+          wanted[i] = keep * wanted[i] - state.rate * static_cast<float>((mean > 0.0f) - (mean < 0.0f));
+          m[i] = args.beta2 * m[i] + args.rest2 * g;
+        } else if (kind == OptimizerKind::rmsprop) {
+          m[i] = args.beta2 * m[i] + args.rest2 * g * g;
+          wanted[i] = keep * wanted[i] - state.rate * g / (std::sqrt(m[i]) + args.epsilon);
         } else {
           m[i] = args.beta1 * m[i] + g;
           wanted[i] = keep * wanted[i] - state.rate * m[i];

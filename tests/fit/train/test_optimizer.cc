@@ -1,10 +1,11 @@
-// Two updates worked out by hand for each rule.
+// Two updates worked out by hand for AdamW and SGD, a hundred by the published rule for the others.
 
 #include "train/optimizer_state.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "support/run_op.h"
 
@@ -105,6 +106,46 @@ TEST(Sgd, TwoStepsByHand) {
   small.update(0.1);
   EXPECT_FLOAT_EQ(small.value(0), 0.75f * 0.95f - 0.1f * (0.8f * 2.0f - 1.0f));
   EXPECT_FLOAT_EQ(small.value(1), -2.3f - 0.1f * 2.4f);
+}
+
+/// 100 steps of a rule in double: update(value, gradient, moment) with a rate of 0.01.
+double after_100_steps(double value, double decay, const std::function<void(double&, double, double&)>& update) {
+  double moment = 0.0;
+  for (int i = 0; i < 100; ++i) {
+    const double gradient = std::sin(3.0 * i + value) + 0.3;
+    value *= 1.0 - 0.01 * decay;
+    update(value, gradient, moment);
+  }
+  return value;
+}
+
+void expect_100_steps(Optimizer optimizer, const std::function<void(double&, double, double&)>& update) {
+  TrainOptions options;
+  options.optimizer = optimizer;
+  options.weight_decay = 0.1;
+  Small small(options);
+  const std::vector<double> first = {0.7, -1.3}, decay = {0.1, 0.0};
+  for (std::size_t at : {0, 1}) small.value(at) = static_cast<float>(first[at]);
+  for (int i = 0; i < 100; ++i) {
+    for (std::size_t at : {0, 1}) small.gradient(at) = std::sin(3.0f * static_cast<float>(i) + small.value(at)) + 0.3f;
+    small.update(0.01);
+  }
+  for (std::size_t at : {0, 1}) EXPECT_NEAR(small.value(at), after_100_steps(first[at], decay[at], update), 1e-5);
+}
+
+TEST(Lion, ByAlgorithm2OfItsPaper) {
+  expect_100_steps(Optimizer::lion, [](double& value, double gradient, double& moment) {
+    const double mean = 0.9 * moment + 0.1 * gradient;
+    value -= 0.01 * (mean > 0.0 ? 1.0 : mean < 0.0 ? -1.0 : 0.0);
+    moment = 0.99 * moment + 0.01 * gradient;
+  });
+}
+
+TEST(RmsProp, AsPyTorchHasIt) {
+  expect_100_steps(Optimizer::rmsprop, [](double& value, double gradient, double& moment) {
+    moment = 0.99 * moment + 0.01 * gradient * gradient;
+    value -= 0.01 * gradient / (std::sqrt(moment) + 1e-8);
+  });
 }
 
 TEST(Optimizer, GapsBetweenTensorsStayZero) {

@@ -119,6 +119,8 @@ void add_training_options(Options& options, TrainArguments& arguments) {
               "Start from the weights of this model, with its columns, scaling and labels");
   add_settings(options, fit, SettingGroup::training);
   options.choice("--optimizer", train.optimizer, choices_of<Optimizer>(optimizer_names), "The optimiser [adamw]");
+  options.choice("--schedule", train.schedule, choices_of<Schedule>(schedule_names),
+                 "The schedule of the learning rate [cosine]");
   options.choice("--loss", train.loss, choices_of<Loss>(loss_names, 1), "The loss [cross-entropy; mse for a series]");
   options.flag("--no-carry", arguments.no_carry,
                "Start every sequence of a text or series from a zero state instead of carrying it");

@@ -119,6 +119,10 @@ void RmsNormBackward(Index width, Real inverse, const Real* x, const Real* gain,
 
 HWY_INLINE auto StepSqrt(auto x) { return Sqrt(x); }
 HWY_INLINE auto StepDivide(auto a, auto b) { return a / b; }
+template <class V>
+HWY_INLINE V StepSign(V x) {
+  return SelectPositive(x, V(1.0f), SelectZero(x, V(0.0f), V(-1.0f)));
+}
 
 #define PENSTOCK_STEP static HWY_INLINE
 #include "base/training/optimizers.h"

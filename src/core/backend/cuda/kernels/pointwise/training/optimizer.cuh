@@ -9,6 +9,7 @@
 
 PENSTOCK_DEVICE float StepSqrt(float x) { return __fsqrt_rn(x); }
 PENSTOCK_DEVICE float StepDivide(float a, float b) { return __fdiv_rn(a, b); }
+PENSTOCK_DEVICE float StepSign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f; }
 
 #define PENSTOCK_STEP PENSTOCK_DEVICE
 #include "base/training/optimizers.h"
