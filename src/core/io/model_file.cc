@@ -64,9 +64,13 @@ std::vector<TensorData> model_tensors(const Model::Impl& model) {
   const nn::Parameters<float>& parameters = *model.parameters;
   std::vector<TensorData> tensors;
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
-    tensors.push_back(entry.dtype == penstock::DType::i8
-                          ? tensor_data(entry.name, entry.shape, std::span<const std::int8_t>(parameters.int8(entry)))
-                          : tensor_data(entry.name, entry.shape, parameters.value(entry)));
+    if (entry.dtype != penstock::DType::i8) {
+      tensors.push_back(tensor_data(entry.name, entry.shape, parameters.value(entry)));
+      continue;
+    }
+    const auto rows = std::make_shared<const std::vector<std::int8_t>>(nn::int8_rows(parameters, entry));
+    tensors.push_back(tensor_data(entry.name, entry.shape, std::span(*rows)));
+    tensors.back().owner = rows;
   }
   return tensors;
 }
@@ -147,20 +151,23 @@ ModelDescription read_description(const SafetensorsFile& file) {
 
 void read_parameters(const SafetensorsFile& file, nn::Parameters<float>& parameters) {
   std::set<std::string_view> known;
-  bool scales = false;  // a matrix of int8 is before its scales
+  const nn::ParameterEntry* matrix = nullptr;  // of int8, which is before its scales
+  std::vector<std::int8_t> rows;
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
     known.insert(entry.name);
-    const bool of_matrix = std::exchange(scales, entry.dtype == penstock::DType::i8);
-    if (scales) {
-      const std::span<std::int8_t> value = parameters.int8(entry);
-      file.read(entry.name, entry.shape, value);
-      check_int8(entry.name, value, file.source());
+    if (entry.dtype == penstock::DType::i8) {
+      matrix = &entry;
+      rows.resize(static_cast<std::size_t>(entry.size));
+      file.read(entry.name, entry.shape, std::span(rows));
+      check_int8(entry.name, rows, file.source());
       continue;
     }
     const std::span<float> value = parameters.value(entry);
     file.read(entry.name, entry.shape, value);
     check_finite(entry.name, value, file.source());
-    if (of_matrix) check_scales(entry.name, value, file.source());
+    if (matrix == nullptr) continue;
+    check_scales(entry.name, value, file.source());
+    nn::set_int8_rows(parameters, *std::exchange(matrix, nullptr), rows, value);
   }
   for (const TensorInfo& tensor : file.tensors()) {
     if (!is_training(tensor) && !known.contains(tensor.name)) {

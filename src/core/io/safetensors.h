@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -115,6 +116,7 @@ struct TensorData {
   DType dtype = DType::f32;
   std::vector<Index> shape;
   std::span<const std::byte> values;
+  std::shared_ptr<const void> owner = {};  ///< Keeps values alive that nobody else has.
 };
 
 /// Returns a TensorData for values of type T.

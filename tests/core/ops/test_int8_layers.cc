@@ -1,18 +1,21 @@
-// Recurrent layers over weights of int8: each step is that of the oracle, whose products are sums of integers, and
-// sequences, batches and teams of threads compute the bits of single steps.
+// Recurrent and linear layers over weights of int8: each step is that of the oracle, whose products are sums of
+// integers, and sequences, batches and teams of threads compute the bits of single steps.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/instruction_sets.h"
 #include "base/aligned.h"
 #include "base/random.h"
+#include "ops/product/linear.h"
 #include "ops/recurrence/recurrence.h"
 #include "oracle/cells.h"
 #include "plan/cell_table.h"
+#include "support/expect_error.h"
 #include "support/names.h"
 #include "support/run_op.h"
 #include "support/tolerance.h"
@@ -32,6 +35,16 @@ std::vector<float> normals(Random& random, Index n, double deviation) {
   std::vector<float> values;
   for (Index i = 0; i < n; ++i) values.push_back(static_cast<float>(deviation * random.normal()));
   return values;
+}
+
+/// A product of a row, rounded to int8, and a row of weights.
+float sum(const float* x, Index count, const std::int8_t* weights, float scale) {
+  float most = 0.0f;
+  for (Index i = 0; i < count; ++i) most = std::max(most, std::abs(x[i]));
+  if (most < 1e-30f) return 0.0f;
+  std::int64_t total = 0;
+  for (Index i = 0; i < count; ++i) total += std::lround(std::nearbyint(x[i] * (127.0f / most))) * weights[i];
+  return static_cast<float>(total) * (most / 127.0f * scale);
 }
 
 /// A layer with random weights.
@@ -111,14 +124,6 @@ class Layer {
   }
 
  private:
-  static float sum(const float* x, Index count, const std::int8_t* weights, float scale) {
-    float most = 0.0f;
-    for (Index i = 0; i < count; ++i) most = std::max(most, std::abs(x[i]));
-    if (most < 1e-30f) return 0.0f;
-    std::int64_t total = 0;
-    for (Index i = 0; i < count; ++i) total += std::lround(std::nearbyint(x[i] * (127.0f / most))) * weights[i];
-    return static_cast<float>(total) * (most / 127.0f * scale);
-  }
   void* bias_ih() const { return reads(bias_ih_); }
   void* bias_hh() const { return scan() ? nullptr : reads(bias_hh_); }
 
@@ -198,6 +203,56 @@ TEST_P(Int8Layers, SequencesAndBatchesHaveTheBitsOfSteps) {
       }
     }
   }
+}
+
+TEST(Int8Linear, IsThatOfTheOracleAndRestoresItsWeights) {
+  Random random(21);
+  for (const std::string_view isa : cpu::available_isas()) {
+    cpu::use_isa(isa);
+    for (const auto& [inputs, outputs] : {std::pair<Index, Index>{1, 1}, {3, 5}, {17, 16}, {64, 33}, {255, 50}}) {
+      const Linear shape{inputs, outputs, true};
+      std::vector<std::int8_t> weight;
+      for (Index i = 0; i < inputs * outputs; ++i) {
+        weight.push_back(static_cast<std::int8_t>(static_cast<int>(random.below(255)) - 127));
+      }
+      const std::vector<float> scales = normals(random, outputs, 0.01), bias = normals(random, outputs, 0.5);
+      AlignedVector<float> panels(static_cast<std::size_t>(int8_panel_floats(shape)));
+      pack_int8(shape, weight.data(), scales.data(), panels.data());
+      std::vector<std::int8_t> restored(weight.size());
+      unpack_int8(shape, panels.data(), restored.data());
+      EXPECT_EQ(restored, weight) << isa << ", " << inputs << " x " << outputs;
+      for (const Index steps : {1, 2, 13}) {
+        const std::vector<float> x = normals(random, steps * inputs, 1.0);
+        std::vector<float> want, y(static_cast<std::size_t>(steps * outputs));
+        for (Index t = 0; t < steps; ++t) {
+          for (Index u = 0; u < outputs; ++u) {
+            want.push_back(bias[u] + sum(x.data() + t * inputs, inputs, weight.data() + u * inputs, scales[u]));
+          }
+        }
+        const Call call{.batch = {.rows = 1, .steps = steps}, .threads = 2};
+        run_op(linear_forward(shape), target_of(1, steps, 2), call, {reads(x), panels.data(), reads(bias), y.data()});
+        EXPECT_TRUE(same_bits(y, want)) << isa << ", " << inputs << " x " << outputs << ", " << steps << " steps";
+      }
+    }
+  }
+  cpu::use_isa(cpu::available_isas().front());
+}
+
+TEST(Int8Linear, RefusesPanelsOfAnotherInstructionSet) {
+  if (cpu::available_isas().size() == 1) GTEST_SKIP() << "one instruction set";
+  const Linear shape{4, 4, true};
+  const std::vector<std::int8_t> weight(16, 1);
+  const std::vector<float> ones(4, 1.0f);
+  AlignedVector<float> panels(static_cast<std::size_t>(int8_panel_floats(shape)));
+  cpu::use_isa("baseline");
+  pack_int8(shape, weight.data(), ones.data(), panels.data());
+  cpu::use_isa(cpu::available_isas().front());
+  std::vector<float> y(4);
+  const auto run = [&] {
+    const Call call{.batch = {.rows = 1, .steps = 1}};
+    run_op(linear_forward(shape), target_of(1, 1, 1), call, {reads(ones), panels.data(), reads(ones), y.data()});
+  };
+  test::expect_error(ErrorCode::invalid_argument, "packed for the instruction set in use", run);
 }
 
 std::vector<std::string> built_in() {

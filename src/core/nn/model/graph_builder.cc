@@ -96,15 +96,12 @@ bool GraphBuilder::is_int8(const std::string& layer, Index columns) {
   return std::ranges::find(int8_, layer) != int8_.end();
 }
 
-GraphBuilder::Int8Parameter GraphBuilder::int8_parameter(const std::string& name, std::vector<Index> shape) {
+GraphBuilder::Int8Parameter GraphBuilder::int8_parameter(const std::string& name, std::vector<Index> shape,
+                                                         bool panels) {
   if (shape.empty()) return {};
-  std::vector<Index> rows(shape.begin(), shape.end() - 1);
-  Index size = shape.back();
-  for (const Index n : rows) size *= n;
-  const Index offset = layout_.add(name, std::move(shape), false, {}, DType::i8);
-  const Index bytes = offset * static_cast<Index>(sizeof(float));
-  return {external(name, Home::values, Extent::fixed, size, DType::i8, bytes),
-          parameter(name + ".scale", std::move(rows), false, {}).master};
+  const ParameterLayout::Int8Entries made = layout_.add_int8(name, std::move(shape), panels);
+  return {external(name, Home::values, Extent::fixed, made.floats, DType::f32, made.values),
+          external(name + ".scale", Home::values, Extent::fixed, made.rows, DType::f32, made.scales)};
 }
 
 GraphBuilder::State GraphBuilder::state(const std::string& name, Index width, Index states) {
@@ -167,14 +164,7 @@ ValueId GraphBuilder::linear(const std::string& name, ValueId x, Index outputs, 
   const ops::Linear shape{width_of(x), outputs, x_has_gradient && is_int8(name, width_of(x))};
   Parameter weight;
   if (shape.int8) {
-    const Int8Parameter int8 = int8_parameter(name + ".weight", {outputs, shape.inputs});
-    weight.cast = graph_.add({.name = name + ".panels",
-                              .extent = Extent::fixed,
-                              .width = -1,
-                              .dtype = target_.dtype,
-                              .home = Home::derived,
-                              .key = name + " " + ops::linear_panels_key()});
-    node(ops::linear_panels(shape), {int8.values, int8.scales}, {weight.cast}, Phase::weights);
+    weight.cast = int8_parameter(name + ".weight", {outputs, shape.inputs}, true).values;
   } else {
     weight = parameter(name + ".weight", {outputs, shape.inputs}, true,
                        {Initial::Kind::normal, scale / std::sqrt(static_cast<double>(shape.inputs)), {}});

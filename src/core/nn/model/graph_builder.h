@@ -105,11 +105,12 @@ class GraphBuilder {
   Parameter parameter(const std::string& name, std::vector<Index> shape, bool decay, Initial initial);
   /// Returns whether the matrices of a layer, whose rows have so many values at most, are int8.
   bool is_int8(const std::string& layer, Index columns);
-  /// A matrix of int8, and the scale of each of its rows. Without extents there is none.
+  /// A matrix of int8, as rows or as panels of ops::pack_int8(), and the scale of each of its rows. Without extents
+  /// there is none.
   struct Int8Parameter {
     ValueId values, scales;
   };
-  Int8Parameter int8_parameter(const std::string& name, std::vector<Index> shape);
+  Int8Parameter int8_parameter(const std::string& name, std::vector<Index> shape, bool panels = false);
   /// Adds a parameter of a fixed layer.
   ValueId fixed_parameter(const std::string& name, std::vector<Index> shape);
   /// Adds an output of a fixed layer.

@@ -37,8 +37,9 @@ struct ParameterEntry {
   Index size = 0;      // number of values
   bool decay = false;  // whether weight decay applies: matrices, not gains, biases or convolution taps
   Index block = -1;    // index of the block it belongs to; -1: input, final norm, head
-  Initial initial;
-  DType dtype = DType::f32;  // f32, or i8 for a matrix that has a scale for each row in a tensor of its own
+  Initial initial = {};
+  DType dtype = DType::f32;  // f32, or i8 for a matrix, whose next entry has the scale of each row
+  bool panels = false;       // of i8: the memory has panels of ops::pack_int8() instead of rows
 };
 
 /// The parameters of a model and their places in the flat array. Allocates nothing of the parameters' size, so a file
@@ -46,7 +47,14 @@ struct ParameterEntry {
 class ParameterLayout {
  public:
   /// Appends a tensor and returns its offset. Each tensor starts on a cache line (in float).
-  Index add(std::string name, std::vector<Index> shape, bool decay, Initial initial = {}, DType dtype = DType::f32);
+  Index add(std::string name, std::vector<Index> shape, bool decay, Initial initial = {});
+  /// The places of a matrix of int8 and of the scale of each of its rows.
+  struct Int8Entries {
+    Index values, scales;  ///< Offsets.
+    Index floats, rows;    ///< Sizes; that of the matrix is in floats.
+  };
+  /// Appends a matrix [.., rows, columns] of int8, as rows or as panels, and the tensor of its scales.
+  Int8Entries add_int8(const std::string& name, std::vector<Index> shape, bool panels);
   /// Sets the block that the next tensors belong to; -1: none.
   void set_block(Index block) { block_ = block; }
 
@@ -55,10 +63,12 @@ class ParameterLayout {
   const ParameterEntry* find(std::string_view name) const;
   /// Returns the length of the flat array, including gaps between tensors.
   Index size() const { return size_; }
-  /// Returns the number of parameters, without gaps.
+  /// Returns the number of parameters, without gaps and the scales of int8.
   Index count() const { return count_; }
 
  private:
+  Index append(ParameterEntry entry, Index floats);
+
   std::vector<ParameterEntry> entries_;
   Index size_ = 0, count_ = 0, block_ = -1;
 };
@@ -79,11 +89,6 @@ class Parameters {
   std::span<Real> value(const ParameterEntry& entry) { return values().subspan(entry.offset, reals(entry)); }
   std::span<const Real> value(const ParameterEntry& entry) const {
     return values().subspan(entry.offset, reals(entry));
-  }
-  /// The values of a tensor of int8.
-  std::span<std::int8_t> int8(const ParameterEntry& entry) const {
-    require(entry.dtype == DType::i8, "parameter {} is of {}, not of i8", entry.name, to_string(entry.dtype));
-    return {reinterpret_cast<std::int8_t*>(data() + entry.offset), static_cast<std::size_t>(entry.size)};
   }
   /// Call before writing values: other users of the array keep the old values, and this object continues with a copy.
   void part_from_readers();
@@ -106,6 +111,12 @@ class Parameters {
 
 extern template class Parameters<float>;
 extern template class Parameters<double>;
+
+/// Returns the values of a matrix of int8, row after row.
+std::vector<std::int8_t> int8_rows(const Parameters<float>& parameters, const ParameterEntry& entry);
+/// Sets a matrix of int8 and the scales of its rows.
+void set_int8_rows(Parameters<float>& parameters, const ParameterEntry& entry, std::span<const std::int8_t> rows,
+                   std::span<const float> scales);
 
 /// Copies the tensors that both have with the same name and shape.
 void copy_shared(const Parameters<float>& from, Parameters<float>& to);

@@ -35,9 +35,11 @@ void check_int8(const ModelSpec& spec, const DataDescription& data) {
 
 namespace {
 
-/// Rounds rows of floats, the largest of each to +-127.
-void round_rows(std::span<const float> from, std::span<std::int8_t> to, std::span<float> scales) {
-  const std::size_t columns = from.size() / scales.size();
+/// Sets a matrix to rows of floats, of which the largest of each becomes +-127.
+void round_rows(std::span<const float> from, Parameters<float>& parameters, const ParameterEntry& matrix) {
+  const auto columns = static_cast<std::size_t>(matrix.shape.back());
+  std::vector<std::int8_t> to(from.size());
+  std::vector<float> scales(from.size() / columns);
   for (std::size_t r = 0; r < scales.size(); ++r) {
     const auto row = from.subspan(r * columns, columns);
     float largest = 0.0f;
@@ -49,6 +51,7 @@ void round_rows(std::span<const float> from, std::span<std::int8_t> to, std::spa
       to[r * columns + i] = static_cast<std::int8_t>(std::clamp(value, -127.0f, 127.0f));
     }
   }
+  set_int8_rows(parameters, matrix, to, scales);
 }
 
 }  // namespace
@@ -71,8 +74,7 @@ Model Model::with_int8(std::span<const std::string> layers) const {
     if (entry.dtype != DType::i8) continue;
     const nn::ParameterEntry* const source = from.parameters->layout().find(entry.name);
     if (source->dtype == DType::i8) continue;
-    const nn::ParameterEntry* const scale = to.layout().find(entry.name + ".scale");
-    nn::round_rows(std::as_const(*from.parameters).value(*source), to.int8(entry), to.value(*scale));
+    nn::round_rows(std::as_const(*from.parameters).value(*source), to, entry);
   }
   to.changed();
   return Model(std::move(made));

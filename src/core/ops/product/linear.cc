@@ -1,6 +1,8 @@
 #include "ops/product/linear.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/kernels.h"
@@ -51,12 +53,26 @@ std::unique_ptr<Executable> step(const Linear& shape) {
   });
 }
 
+/// What is behind panels, so that other instruction sets do not misread them: the lanes of a vector, plus the byte that
+/// stands for a weight of 0, which is 0 or 128.
+std::uint32_t int8_form(const cpu::CellKernels<float>& kernels) {
+  const std::int8_t weight = 0;
+  const float scale = 0.0f;
+  std::array<float, 48> panels = {};  // one input, 16 lanes of 12 bytes
+  kernels.pack_scan(1, 1, {nullptr, nullptr, {&weight, &scale}}, panels.data());
+  return static_cast<std::uint32_t>(kernels.lanes) + (std::bit_cast<std::uint32_t>(panels[0]) & 0xffu);
+}
+
+/// Bytes of a unit in a panel: its inputs, and what kernels append (panel_int8.inl).
+Index int8_unit_bytes(Index inputs) { return (inputs + 3) / 4 * 4 + 8; }
+
 /// A product with panels of int8: all positions as the steps of one row.
 class Int8Linear final : public Executable {
  public:
   Int8Linear(const Linear& shape, const Target& target)
       : shape_(shape),
         kernels_(cpu::int8_kernels(cpu::kInt8Product)),
+        form_(int8_form(kernels_)),
         threads_(target.has(CallFlag::step) ? 1 : resolve_threads(target.execution.threads)) {}
 
   std::size_t scratch_bytes() const override {
@@ -66,6 +82,9 @@ class Int8Linear final : public Executable {
 
   void run(const Call& call, const Operands& memory) override {
     const Index positions = call.batch.rows * call.batch.steps, first = 0;
+    const auto* const panels = memory.get<const float>(LinearOperand::weight);
+    require(std::bit_cast<std::uint32_t>(panels[int8_panel_floats(shape_) - 1]) == form_,
+            "int8 weights must have been packed for the instruction set in use: open the model anew");
     cpu::ScanLayer<float> job;
     job.plan.rows = 1;
     job.plan.row_of = &first;
@@ -76,7 +95,7 @@ class Int8Linear final : public Executable {
     job.gates = 1;
     job.x = memory.get<const float>(LinearOperand::x);
     job.x_map = {&first, shape_.inputs};
-    job.packed = memory.get<const float>(LinearOperand::weight);
+    job.packed = panels;
     job.bias = memory.get<const float>(LinearOperand::bias);
     job.wx = memory.get<float>(LinearOperand::y);
     job.rounded = static_cast<std::uint16_t*>(memory.scratch);
@@ -96,26 +115,8 @@ class Int8Linear final : public Executable {
  private:
   Linear shape_;
   cpu::CellKernels<float> kernels_;
+  std::uint32_t form_;
   int threads_;
-};
-
-class Int8LinearPanels final : public Executable {
-  using Of = LinearPanelsOperand;
-
- public:
-  explicit Int8LinearPanels(const Linear& shape) : shape_(shape), kernels_(cpu::int8_kernels(cpu::kInt8Product)) {}
-
-  std::size_t opaque_bytes(int) const override {
-    return kernels_.scan_panels(shape_.inputs, shape_.outputs) * sizeof(float);
-  }
-  void run(const Call&, const Operands& memory) override {
-    const cpu::Int8Matrix weight{memory.get<const std::int8_t>(Of::weight), memory.get<const float>(Of::scale)};
-    kernels_.pack_scan(shape_.inputs, shape_.outputs, {nullptr, nullptr, weight}, memory.get<float>(Of::panels));
-  }
-
- private:
-  Linear shape_;
-  cpu::CellKernels<float> kernels_;
 };
 
 template <class Real>
@@ -149,11 +150,36 @@ double products(const Linear& shape, int count) {
 
 }  // namespace
 
-Op linear_panels(const Linear& shape) {
-  return {"linear.panels", [shape](const Target&) { return std::make_unique<Int8LinearPanels>(shape); }};
+Index int8_panel_floats(const Linear& shape) {
+  constexpr Index most_lanes = 16;
+  const Index units = (shape.outputs + most_lanes - 1) / most_lanes * most_lanes;
+  return units * int8_unit_bytes(shape.inputs) / static_cast<Index>(sizeof(float)) + 1;
 }
 
-std::string linear_panels_key() { return fmt::format("int8 {}", cpu::isa_generation()); }
+void pack_int8(const Linear& shape, const std::int8_t* weight, const float* scales, float* panels) {
+  const auto kernels = cpu::int8_kernels(cpu::kInt8Product);
+  const Index last = int8_panel_floats(shape) - 1;
+  require(static_cast<Index>(kernels.scan_panels(shape.inputs, shape.outputs)) <= last,
+          "panels of int8 must have {} floats at most", last);
+  kernels.pack_scan(shape.inputs, shape.outputs, {nullptr, nullptr, {weight, scales}}, panels);
+  panels[last] = std::bit_cast<float>(int8_form(kernels));
+}
+
+void unpack_int8(const Linear& shape, const float* panels, std::int8_t* weight) {
+  constexpr std::uint32_t zeros = 128;
+  const auto form = std::bit_cast<std::uint32_t>(panels[int8_panel_floats(shape) - 1]);
+  const Index lanes = form % zeros;
+  const auto zero = static_cast<std::uint8_t>(form - form % zeros);
+  require(lanes > 0, "panels of int8 must have been packed before they are read");
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(panels);
+  for (Index unit = 0; unit < shape.outputs; ++unit) {
+    const std::uint8_t* const panel = bytes + unit / lanes * lanes * int8_unit_bytes(shape.inputs);
+    for (Index k = 0; k < shape.inputs; ++k) {
+      const std::uint8_t byte = panel[(k / 4 * lanes + unit % lanes) * 4 + k % 4];
+      *weight++ = std::bit_cast<std::int8_t>(static_cast<std::uint8_t>(byte - zero));
+    }
+  }
+}
 
 Op linear_forward(const Linear& shape) {
   return {"linear",
