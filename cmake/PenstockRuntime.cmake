@@ -16,15 +16,15 @@ list(APPEND runtime_networks ${runtime_core}/runtime/c_open_networks.cc ${runtim
 # instruction set.
 list(FILTER runtime_networks EXCLUDE REGEX "/(fold|library_cell|[a-z]*_kernels).cc$")
 list(REMOVE_ITEM runtime_sources ${runtime_models} ${runtime_networks})
-list(FILTER runtime_sources EXCLUDE REGEX "/step_kernels.cc$")
+list(FILTER runtime_sources EXCLUDE REGEX "/((step|int8)_kernels|c_open_int8).cc$")
 list(APPEND runtime_sources ${runtime_core}/base/denormals.cc ${runtime_core}/base/json_reader.cc
      ${runtime_core}/custom/expression_graph.cc ${runtime_core}/custom/program.cc)
 add_library(penstock_runtime_kernels OBJECT ${runtime_core}/runtime/step_kernels.cc
-            ${runtime_core}/network/gate_kernels.cc ${runtime_core}/network/pointwise_kernels.cc
-            ${runtime_core}/network/product_kernels.cc)
+            ${runtime_core}/runtime/int8_kernels.cc ${runtime_core}/network/gate_kernels.cc
+            ${runtime_core}/network/pointwise_kernels.cc ${runtime_core}/network/product_kernels.cc)
 add_library(penstock_runtime_networks OBJECT ${runtime_networks})
-add_library(penstock_runtime STATIC ${runtime_sources} ${runtime_models} $<TARGET_OBJECTS:penstock_runtime_networks>
-            $<TARGET_OBJECTS:penstock_runtime_kernels>)
+add_library(penstock_runtime STATIC ${runtime_sources} ${runtime_models} ${runtime_core}/runtime/c_open_int8.cc
+            $<TARGET_OBJECTS:penstock_runtime_networks> $<TARGET_OBJECTS:penstock_runtime_kernels>)
 foreach(group sources models)
   set_source_files_properties(${runtime_${group}} PROPERTIES UNITY_GROUP ${group})
 endforeach()
@@ -42,7 +42,7 @@ foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_kerne
   target_compile_definitions(${target} PRIVATE penstock=penstock_runtime PENSTOCK_RUNTIME=1
                              HWY_DISABLE_PCLMUL_AES)  # which -march=x86-64-v3 does not have, and nobody here needs
   target_compile_options(${target} PRIVATE -fno-exceptions ${PENSTOCK_NO_RTTI})
-  if(NOT target STREQUAL "penstock_runtime_networks")  # whose functions are all in a table, so that none can be left out
+  if(target STREQUAL "penstock_runtime")  # the functions of the others are all in tables, so that none can be left out
     target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
   endif()
   if(NOT PENSTOCK_SANITIZE)

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* Grows when a call is added. A call that is there keeps its form. */
-#define PENSTOCK_C_API 2
+#define PENSTOCK_C_API 3
 
 #ifndef PENSTOCK_API
 #define PENSTOCK_API
@@ -113,6 +113,11 @@ PENSTOCK_API const char* penstock_status_name(int32_t status);
 PENSTOCK_API penstock_status penstock_model_open(const char* path, penstock_model** model, penstock_error* error);
 PENSTOCK_API penstock_status penstock_model_open_memory(const void* bytes, size_t size, penstock_model** model,
                                                         penstock_error* error);
+/* Open a model as those above do, also one that `penstock quantize` wrote. A program that calls neither does not link
+ * the code of int8 weights. */
+PENSTOCK_API penstock_status penstock_int8_model_open(const char* path, penstock_model** model, penstock_error* error);
+PENSTOCK_API penstock_status penstock_int8_model_open_memory(const void* bytes, size_t size, penstock_model** model,
+                                                             penstock_error* error);
 /* Opens a network that `penstock import` wrote. `shapes` has the shape of each input with extents that the caller
  * chooses; states have theirs from inputs with the same names of extents, and else 1. A step reads all elements of all
  * inputs, one tensor after the other, and returns those of all outputs. A program that opens no network does not link

@@ -22,9 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "src/core"
 # Compiled once for each instruction set, by including themselves: sources of their own.
-KERNELS = ["runtime/step_kernels.cc", "network/gate_kernels.cc", "network/pointwise_kernels.cc", "network/product_kernels.cc"]
+KERNELS = ["runtime/step_kernels.cc", "runtime/int8_kernels.cc", "network/gate_kernels.cc", "network/pointwise_kernels.cc", "network/product_kernels.cc"]
 SHARED = ["base/denormals.cc", "base/json_reader.cc", "custom/expression_graph.cc", "custom/program.cc"]
 OF_MODELS = ["runtime/c_open_models.cc", "runtime/description.cc"]
+OF_INT8 = ["runtime/c_open_int8.cc"]
 OF_NETWORKS = ["runtime/c_open_networks.cc", "base/memory_plan.cc"]
 # Parts of networks that the import needs, or the full library.
 NOT_OURS = ["network/fold.cc", "network/library_cell.cc"]
@@ -73,9 +74,10 @@ def groups():
     found = [source for source in found if source not in KERNELS + NOT_OURS]
     models = [source for source in found if source.startswith("runtime/recurrent_") or source in OF_MODELS]
     networks = [source for source in found if source.startswith(("network/", "runtime/network_"))] + OF_NETWORKS
-    rest = [source for source in found if source not in models + networks]
+    rest = [source for source in found if source not in models + networks + OF_INT8]
     kernels = {f"penstock_{Path(source).stem}": [source] for source in KERNELS}
-    return {"penstock_runtime": rest + SHARED, "penstock_models": models, "penstock_networks": networks, **kernels}
+    return {"penstock_runtime": rest + SHARED, "penstock_models": models, "penstock_int8": OF_INT8,
+            "penstock_networks": networks, **kernels}
 
 
 def vendor(folder, compiler):

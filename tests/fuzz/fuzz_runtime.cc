@@ -13,7 +13,7 @@ using penstock::test::check;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   penstock_model* model = nullptr;
   penstock_error error = {PENSTOCK_OK, {}};
-  penstock_status status = penstock_model_open_memory(data, size, &model, &error);
+  penstock_status status = penstock_int8_model_open_memory(data, size, &model, &error);
   if (status == PENSTOCK_INCOMPATIBLE) status = penstock_network_open_memory(data, size, nullptr, 0, &model, &error);
   if (status != PENSTOCK_OK) {
     check(model == nullptr && status == error.status, "a refused model");

@@ -27,6 +27,7 @@ struct Description {
   Index width = 0, blocks = 0, hidden = -1, heads = 0, taps = -1, inner = 0;
   bool end_norms = true, from_last = false, known_effects = false;
   Index lags = 0, filters = 0, dilations = 0, members = 1;
+  std::vector<std::string> int8;  ///< Layers whose matrices are int8.
 
   penstock_task task = PENSTOCK_LANGUAGE;
   Index vocabulary = 0, horizon = 0, sample_rate = 0;

@@ -19,6 +19,12 @@ Index whole_lines_of(Index count) {
   return (count + line - 1) / line * line;
 }
 
+Index product(const std::vector<Index>& shape) {
+  Index count = 1;
+  for (const Index extent : shape) count *= extent;
+  return count;
+}
+
 }  // namespace
 
 Place RecurrentBuilder::work(Index count) {
@@ -33,19 +39,51 @@ Place RecurrentBuilder::state(Index count) {
   return place;
 }
 
-const float* RecurrentBuilder::tensor(const std::string& name, const std::vector<Index>& shape) {
+const float* RecurrentBuilder::tensor(const std::string& name, const std::vector<Index>& shape, bool counts) {
   if (failure_.status() != PENSTOCK_OK) return nullptr;
   const float* const values = file_.floats(name, shape, failure_);
   if (values == nullptr) return nullptr;
   used_[*file_.find(name)] = true;
-  Index count = 1;
-  for (const Index extent : shape) count *= extent;
-  model_.parameters += static_cast<std::uint64_t>(count);
+  if (counts) model_.parameters += static_cast<std::uint64_t>(product(shape));
   return values;
 }
 
-Place RecurrentBuilder::linear(const std::string& name, Place x, Index inputs, Index outputs) {
+bool RecurrentBuilder::is_int8(const std::string& layer, Index columns) {
+  constexpr Index most = 1 << 17;  // as in nn/model/graph_builder.cc
+  if (columns > most || std::ranges::find(of_.int8, layer) == of_.int8.end()) return false;
+  ++int8_layers_;
+  return true;
+}
+
+cpu::Int8Matrix RecurrentBuilder::int8_tensor(const std::string& name, const std::vector<Index>& shape) {
+  if (failure_.status() != PENSTOCK_OK) return {};
+  const std::int8_t* const values = file_.int8(name, shape, failure_);
+  if (values == nullptr) return {};
+  used_[*file_.find(name)] = true;
+  const Index size = product(shape), rows = size / shape.back();
+  model_.parameters += static_cast<std::uint64_t>(size);
+  const float* const scales = tensor(name + ".scale", {shape.begin(), shape.end() - 1}, false);
+  const auto negative = [](float scale) { return scale < 0.0f; };
+  if (scales != nullptr && std::any_of(scales, scales + rows, negative)) {
+    failure_.in_file(PENSTOCK_BAD_INPUT, "tensor %s holds negative values; scales of weights must be 0 or more",
+                     Quoted(name + ".scale").c_str());
+  }
+  return {values, scales};
+}
+
+Place RecurrentBuilder::linear(const std::string& name, Place x, Index inputs, Index outputs, bool may_be_int8) {
   const Place y = work(outputs);
+  if (may_be_int8 && is_int8(name, inputs)) {
+    add({.kind = Instruction::Kind::int8_linear,
+         .n = outputs,
+         .k = inputs,
+         .x = x,
+         .y = y,
+         .z = work(model_.int8->operand_bytes(inputs) / static_cast<Index>(sizeof(float))),
+         .bias = tensor(name + ".bias", {outputs}),
+         .int8 = int8_tensor(name + ".weight", {outputs, inputs})});
+    return y;
+  }
   add({.kind = Instruction::Kind::linear,
        .n = outputs,
        .k = inputs,
@@ -96,6 +134,9 @@ Place RecurrentBuilder::recurrence(const std::string& name, Place x, Index input
   const CellForm& form = *find_cell_form(pooling || custom != nullptr ? "mingru" : of_.cell);
   const Index gates = custom != nullptr ? custom->cell.gates : form.gates, head = hidden / heads;
   const bool scan = custom != nullptr ? custom->cell.scan : form.scan;
+  if (!pooling && custom == nullptr && is_int8(name, std::max(input, hidden))) {
+    return int8_recurrence(name, x, input, hidden, heads);
+  }
   LayerWeights weights;
   weights.learnt = custom != nullptr ? static_cast<Index>(custom->cell.learnt.size()) : 0;
   weights.weights.weight_ih = tensor(name + ".weight_ih", {gates * hidden, input});
@@ -127,16 +168,38 @@ Place RecurrentBuilder::recurrence(const std::string& name, Place x, Index input
   return y;
 }
 
+Place RecurrentBuilder::int8_recurrence(const std::string& name, Place x, Index input, Index hidden, Index heads) {
+  const CellForm& form = *find_cell_form(of_.cell);
+  const Index gates = form.gates, head = hidden / heads;
+  Layer layer;
+  layer.input = input, layer.hidden = hidden, layer.heads = heads, layer.states = form.states;
+  model_.int8->fill_cell(form.index, layer.int8_gates);
+  layer.gates = gates;
+  layer.bias = tensor(name + ".bias_ih", {gates * hidden});
+  layer.int8_ih = int8_tensor(name + ".weight_ih", {gates * hidden, input});
+  if (!form.scan && heads == 1) layer.int8_hh = int8_tensor(name + ".weight_hh", {gates * hidden, head});
+  if (!form.scan && heads > 1) layer.int8_hh = int8_tensor(name + ".weight_hh", {heads, gates * head, head});
+  const Place y = work(hidden);
+  layer.state = state(layer.states * hidden);
+  layer.scratch = work(form.phases == 2 ? (1 + form.saved) * hidden : 0);
+  layer.sums = work(2 * gates * hidden);
+  layer.operand = work(model_.int8->operand_bytes(std::max(input, hidden)) / static_cast<Index>(sizeof(float)));
+  add({.kind = Instruction::Kind::recurrence, .n = hidden, .k = input, .x = x, .y = y, .index = model_.layers.size()});
+  model_.layers.push_back(layer);
+  weights_.emplace_back();
+  return y;
+}
+
 void RecurrentBuilder::block(const std::string& name, Index index, ResidualStream& stream) {
   const Index width = of_.width;
   Place x = of_.end_norms || index > 0 ? norm(name + ".recurrent_norm", stream, width) : stream.x;
   if (of_.taps > 0) x = convolution(name + ".convolution", x, width, of_.taps);
   x = recurrence(name + ".recurrent", x, width, of_.hidden, of_.heads, false);
-  stream.branch = of_.hidden == width ? x : linear(name + ".projection", x, of_.hidden, width);
+  stream.branch = of_.hidden == width ? x : linear(name + ".projection", x, of_.hidden, width, true);
   if (of_.inner == 0) return;
   const Place normal = norm(name + ".feed_forward_norm", stream, width);
-  const Place up = linear(name + ".feed_forward.up", normal, width, 2 * of_.inner);
-  stream.branch = linear(name + ".feed_forward.down", silu_gate(up, of_.inner), of_.inner, width);
+  const Place up = linear(name + ".feed_forward.up", normal, width, 2 * of_.inner, true);
+  stream.branch = linear(name + ".feed_forward.down", silu_gate(up, of_.inner), of_.inner, width, true);
 }
 
 /// The columns that are inputs and targets, as changes_of() of nn/model/model_graph.cc finds them.
@@ -192,7 +255,7 @@ Place RecurrentBuilder::member(const std::string& prefix) {
   } else if (stream.branch >= 0) {
     add({.kind = Instruction::Kind::sum, .n = of_.width, .x = stream.x, .z = stream.branch});
   }
-  return linear(prefix + "head", last, of_.width, of_.output_size());
+  return linear(prefix + "head", last, of_.width, of_.output_size(), true);
 }
 
 void RecurrentBuilder::linear_branch(Place outputs) {
@@ -242,6 +305,7 @@ bool RecurrentBuilder::pack() {
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
     const Layer& layer = model_.layers[i];
     const LayerWeights& of = weights_[i];
+    if (layer.panels == 0) continue;  // of int8
     float* const panels = model_.packed.floats() + layer.packed;
     layer.kernels.pack(layer.input, layer.hidden, layer.heads, of.weights, panels);
     const Index gates = layer.custom != nullptr ? layer.custom->cell.gates : 0, learnt = of.learnt * layer.hidden;
@@ -261,7 +325,9 @@ void RecurrentBuilder::move_behind_state() {
     move(instruction.y);
     move(instruction.z);
   }
-  for (Layer& layer : model_.layers) move(layer.scratch);
+  for (Layer& layer : model_.layers) {
+    for (Place* const place : {&layer.scratch, &layer.sums, &layer.operand}) move(*place);
+  }
   move(model_.features);
   move(model_.answers);
   model_.state_bytes = static_cast<std::size_t>(state_) * sizeof(float);
@@ -293,6 +359,10 @@ bool RecurrentBuilder::build() {
   if (of_.filters > 0) filter_branch(outputs);
   model_.answers = outputs;
   if (failure_.status() != PENSTOCK_OK) return false;
+  if (int8_layers_ != of_.int8.size()) {
+    return failure_.in_file(PENSTOCK_BAD_INPUT,
+                            "its description: int8 must name layers whose matrices can be int8, each once");
+  }
   for (std::size_t i = 0; i < used_.size(); ++i) {
     const std::string& name = file_.tensors()[i].name;
     if (used_[i] || name.starts_with("training.")) continue;

@@ -24,7 +24,17 @@ class RecurrentBuilder {
     Place x = 0, branch = -1;
   };
 
-  const float* tensor(const std::string& name, const std::vector<Index>& shape);
+  /// Weights of a layer until all are packed.
+  struct LayerWeights {
+    cpu::StepWeights<float> weights;
+    Index learnt = 0;
+  };
+
+  const float* tensor(const std::string& name, const std::vector<Index>& shape, bool counts = true);
+  /// Returns whether the description says that a layer, whose rows have so many values at most, is int8.
+  bool is_int8(const std::string& layer, Index columns);
+  /// A matrix of int8 and its scales.
+  cpu::Int8Matrix int8_tensor(const std::string& name, const std::vector<Index>& shape);
   /// Places of `count` floats of work or of state, which move behind the state at the end.
   Place work(Index count);
   Place state(Index count);
@@ -32,11 +42,12 @@ class RecurrentBuilder {
 
   void find_shared();
   Place add_input(const std::string& prefix);
-  Place linear(const std::string& name, Place x, Index inputs, Index outputs);
+  Place linear(const std::string& name, Place x, Index inputs, Index outputs, bool may_be_int8 = false);
   Place convolution(const std::string& name, Place x, Index width, Index taps);
   Place silu_gate(Place x, Index inner);
   Place norm(const std::string& name, ResidualStream& stream, Index width);
   Place recurrence(const std::string& name, Place x, Index input, Index hidden, Index heads, bool pooling);
+  Place int8_recurrence(const std::string& name, Place x, Index input, Index hidden, Index heads);
   void block(const std::string& name, Index index, ResidualStream& stream);
   Place member(const std::string& prefix);
   void linear_branch(Place outputs);
@@ -44,18 +55,13 @@ class RecurrentBuilder {
   bool pack();
   void move_behind_state();
 
-  /// Weights of a layer until all are packed.
-  struct LayerWeights {
-    cpu::StepWeights<float> weights;
-    Index learnt = 0;
-  };
-
   RecurrentModel& model_;
   const TensorFile& file_;
   const Description& of_;
   Failure& failure_;
   std::vector<LayerWeights> weights_;
   std::vector<bool> used_;
+  std::size_t int8_layers_ = 0;  // that were found
   Index state_ = 0, work_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/buffer.h"
+#include "runtime/int8_kernels.h"
 #include "runtime/model.h"
 #include "runtime/step_kernels.h"
 #include "runtime/tensor_file.h"
@@ -18,6 +19,12 @@ struct Layer {
   Index input = 0, hidden = 0, heads = 1;
   int states = 1;
   LayerKernels kernels;
+  Int8Gates int8_gates;  ///< Instead of kernels, with the members that follow.
+  cpu::Int8Matrix int8_ih = {}, int8_hh = {};
+  const float* bias = nullptr;
+  Index gates = 0;    ///< G
+  Place sums = 0;     ///< Of the input [G, H], then of the state.
+  Place operand = 0;  ///< A vector, rounded to int8.
   const custom::DerivedCell* custom = nullptr;
   std::size_t panels = 0;  ///< Floats of the packed weights.
   std::size_t packed = 0;  ///< Their offset in Model::packed.
@@ -36,6 +43,7 @@ struct Instruction {
   enum class Kind : std::uint8_t {
     embedding,     ///< y [n] = row `token` of weight
     linear,        ///< y [n] = weight [n, k] x [k] + bias
+    int8_linear,   ///< The same by `int8`, with scratch at z
     norm,          ///< y [n] = RMS norm of x [n], after x += z if there is a z, with gain `weight`
     sum,           ///< x [n] += z [n]
     convolution,   ///< y [n] = depthwise convolution of x [n], weight [k, n], with the state at z [k - 1, n]
@@ -50,19 +58,22 @@ struct Instruction {
   Place x = 0, y = 0, z = -1;
   const float *weight = nullptr, *bias = nullptr;
   std::size_t index = 0;
+  cpu::Int8Matrix int8 = {};
 };
 
 /// A model of `penstock train`: one step of it as straight-line code.
 class RecurrentModel final : public Model {
  public:
-  /// Return null after a failure.
-  static Model* open(const char* path, Failure& failure);
-  static Model* open(std::string_view bytes, Failure& failure);
+  using FindInt8 = const Int8Kernels* (*)();
+  /// Return null after a failure. Without `find_int8`, weights of int8 are refused.
+  static Model* open(const char* path, Failure& failure, FindInt8 find_int8 = nullptr);
+  static Model* open(std::string_view bytes, Failure& failure, FindInt8 find_int8 = nullptr);
 
   std::size_t session_bytes() const override;
   Session* make_session(std::byte* memory, void* own) override;
 
   const StepKernels* kernels = nullptr;
+  const Int8Kernels* int8 = nullptr;
   std::vector<Instruction> instructions;
   std::vector<Layer> layers;
   std::vector<SharedColumn> shared;
@@ -72,7 +83,7 @@ class RecurrentModel final : public Model {
   Buffer packed;
 
  private:
-  bool build(Failure& failure);
+  bool build(Failure& failure, FindInt8 find_int8);
 };
 
 }  // namespace penstock::runtime

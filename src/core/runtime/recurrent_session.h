@@ -24,6 +24,8 @@ class RecurrentSession final : public Session {
   void run(const Instruction& instruction, std::int32_t token);
   void embedding(const Instruction& instruction, std::int32_t token);
   void linear(const Instruction& instruction);
+  void int8_linear(const Instruction& instruction);
+  void int8_recurrence(const Layer& layer, const Job& job);
   void norm(const Instruction& instruction);
   void convolution(const Instruction& instruction);
   void recurrence(const Instruction& instruction);

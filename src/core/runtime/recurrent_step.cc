@@ -25,6 +25,8 @@ void RecurrentSession::run(const Instruction& instruction, std::int32_t token) {
       return embedding(instruction, token);
     case Kind::linear:
       return linear(instruction);
+    case Kind::int8_linear:
+      return int8_linear(instruction);
     case Kind::norm:
       return norm(instruction);
     case Kind::sum: {
@@ -69,6 +71,32 @@ void RecurrentSession::linear(const Instruction& instruction) {
   kernels.rows_times_rows(0, 1, n, k, x, k, instruction.weight, k, 1.0f, y, n);
 }
 
+void RecurrentSession::int8_linear(const Instruction& instruction) {
+  model_->int8->product(instruction.int8, instruction.n, instruction.k, at(instruction.x),
+                        reinterpret_cast<std::int8_t*>(at(instruction.z)), instruction.bias, at(instruction.y));
+}
+
+/// The sums of a phase's gates, then these gates, as cpu::CellStep has them in one.
+void RecurrentSession::int8_recurrence(const Layer& layer, const Job& job) {
+  const auto product = model_->int8->product;
+  const Int8Gates& gates = layer.int8_gates;
+  auto* const operand = reinterpret_cast<std::int8_t*>(at(layer.operand));
+  float* const of_input = at(layer.sums);
+  float* const of_state = of_input + layer.gates * job.hidden;
+  product(layer.int8_ih, layer.gates * job.hidden, job.input, job.x, operand, layer.bias, of_input);
+  const Index size = job.head_size;
+  for (int phase = 0; phase < 2 && gates.run[phase] != nullptr; ++phase) {
+    const float* const from = phase == 0 ? job.state[0] : job.operand;
+    const Index first = phase == 0 ? 0 : gates.first, count = phase == 0 ? gates.first : layer.gates - first;
+    for (Index head = 0; head < job.heads && layer.int8_hh.values != nullptr; ++head) {
+      const Index row = (head * layer.gates + first) * size;
+      const cpu::Int8Matrix rows = {layer.int8_hh.values + row * size, layer.int8_hh.scales + row};
+      product(rows, count * size, size, from + head * size, operand, nullptr, of_state + row);
+    }
+    gates.run[phase](job, of_input, of_state);
+  }
+}
+
 void RecurrentSession::norm(const Instruction& instruction) {
   constexpr double epsilon = 1e-6;  // of ops::ResidualNorm
   float* const x = at(instruction.x);
@@ -100,7 +128,9 @@ void RecurrentSession::recurrence(const Instruction& instruction) {
   job.backwards = !job.backwards;
   job.x = at(instruction.x);
   job.y = at(instruction.y);
-  model_->layers[instruction.index].kernels.step(job);
+  const Layer& layer = model_->layers[instruction.index];
+  if (layer.kernels.step == nullptr) return int8_recurrence(layer, job);
+  layer.kernels.step(job);
 }
 
 void RecurrentSession::read_changes(const Instruction& instruction) {

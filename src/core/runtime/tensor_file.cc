@@ -237,32 +237,49 @@ std::optional<std::size_t> TensorFile::find(std::string_view name) const {
   return static_cast<std::size_t>(found - tensors_.begin());
 }
 
-const float* TensorFile::floats(std::string_view name, const std::vector<Index>& shape, Failure& failure) const {
+const char* TensorFile::values(std::string_view name, std::string_view type, const std::vector<Index>& shape,
+                               Index element, Failure& failure) const {
   const std::optional<std::size_t> found = find(name);
   if (!found) {
     failure.in_file(PENSTOCK_INCOMPATIBLE, "no tensor %s", Quoted(name).c_str());
     return nullptr;
   }
   const Tensor& tensor = tensors_[*found];
-  if (tensor.type != "F32" || tensor.shape != shape) {
-    failure.in_file(PENSTOCK_INCOMPATIBLE, "tensor %s is %.*s [%s], not F32 [%s]", Quoted(name).c_str(),
+  if (tensor.type != type || tensor.shape != shape) {
+    failure.in_file(PENSTOCK_INCOMPATIBLE, "tensor %s is %.*s [%s], not %.*s [%s]", Quoted(name).c_str(),
                     static_cast<int>(tensor.type.size()), tensor.type.data(), text_of(tensor.shape).c_str(),
-                    text_of(shape).c_str());
+                    static_cast<int>(type.size()), type.data(), text_of(shape).c_str());
     return nullptr;
   }
-  if (tensor.begin % static_cast<Index>(alignof(float)) != 0) {
+  if (tensor.begin % element != 0) {
     failure.in_file(PENSTOCK_UNSUPPORTED, "tensor %s begins inside a float: save the model again with Penstock",
                     Quoted(name).c_str());
     return nullptr;
   }
-  const auto* const values = reinterpret_cast<const float*>(data_.data() + tensor.begin);
+  return data_.data() + tensor.begin;
+}
+
+const std::int8_t* TensorFile::int8(std::string_view name, const std::vector<Index>& shape, Failure& failure) const {
+  const auto* const found = reinterpret_cast<const std::int8_t*>(values(name, "I8", shape, 1, failure));
+  if (found == nullptr ||
+      std::find(found, found + bytes_of(shape, 1), std::int8_t{-128}) == found + bytes_of(shape, 1)) {
+    return found;
+  }
+  failure.in_file(PENSTOCK_BAD_INPUT, "tensor %s holds -128; weights of int8 are -127 to 127", Quoted(name).c_str());
+  return nullptr;
+}
+
+const float* TensorFile::floats(std::string_view name, const std::vector<Index>& shape, Failure& failure) const {
+  constexpr auto size = static_cast<Index>(sizeof(float));
+  const auto* const found = reinterpret_cast<const float*>(values(name, "F32", shape, size, failure));
+  if (found == nullptr) return nullptr;
   std::uint32_t worst = 0;
-  for (Index i = 0; i < (tensor.end - tensor.begin) / static_cast<Index>(sizeof(float)); ++i) {
+  for (Index i = 0; i < bytes_of(shape, size) / size; ++i) {
     std::uint32_t bits = 0;
-    std::memcpy(&bits, values + i, sizeof(bits));
+    std::memcpy(&bits, found + i, sizeof(bits));
     worst |= (bits & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
   }
-  if (worst == 0) return values;
+  if (worst == 0) return found;
   failure.in_file(PENSTOCK_BAD_INPUT, "tensor %s holds values that are not finite", Quoted(name).c_str());
   return nullptr;
 }

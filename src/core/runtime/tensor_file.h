@@ -37,12 +37,17 @@ class TensorFile {
 
   /// Returns the values of a tensor of floats with this shape; null after a failure.
   const float* floats(std::string_view name, const std::vector<Index>& shape, Failure& failure) const;
+  /// Returns the values of a matrix of int8 with this shape; null after a failure.
+  const std::int8_t* int8(std::string_view name, const std::vector<Index>& shape, Failure& failure) const;
   std::optional<std::size_t> find(std::string_view name) const;
   std::string_view bytes(const Tensor& tensor) const {
     return data_.substr(static_cast<std::size_t>(tensor.begin), static_cast<std::size_t>(tensor.end - tensor.begin));
   }
 
  private:
+  /// Returns the values of a tensor of this type and shape; null after a failure.
+  const char* values(std::string_view name, std::string_view type, const std::vector<Index>& shape, Index element,
+                     Failure& failure) const;
   bool parse(Failure& failure);
   bool parse_header(std::string_view header, Failure& failure);
   bool check_layout(Failure& failure);

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 RELEASED = ROOT / "tests/released/0.1"
-MOST = {"static library": 2_000_000, "program of one LSTM": 600_000, "program of a network": 600_000,
+MOST = {"static library": 2_000_000, "program of one LSTM": 600_000, "program of a network": 600_000, "program for int8 weights": 640_000,
         "program for one instruction set": 400_000, "program of a network for one instruction set": 600_000}
 LINK = ["-static-libstdc++", "-static-libgcc", "-Wl,--gc-sections", "-s"]
 VENDORED = "-std=c++20 -O2 -fno-exceptions -fno-rtti -ffp-contract=off -I. -c".split()
@@ -54,11 +54,11 @@ def run(*command, **options):
     return done.stdout
 
 
-def program_of(model, name, *library):
+def program_of(model, name, *library, kind="model"):
     """Links a program with the model inside against a library; returns its path."""
     source, program = WORK / f"{name}.c", WORK / name
     is_network = b"penstock.network" in model.read_bytes()
-    opened = "penstock_network_open_memory(file, sizeof file, NULL, 0," if is_network else "penstock_model_open_memory(file, sizeof file,"
+    opened = "penstock_network_open_memory(file, sizeof file, NULL, 0," if is_network else f"penstock_{kind}_open_memory(file, sizeof file,"
     source.write_text(EMBEDDED % (",".join(map(str, model.read_bytes())), opened), encoding="utf-8")
     obj = WORK / f"{name}.o"
     run(shutil.which("cc") or COMPILER, "-std=c11", "-Os", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include", "-c", source, "-o", obj)
@@ -86,6 +86,7 @@ class Library(unittest.TestCase):
         self.expect_below(LIBRARY, "static library")
         program = program_of(RELEASED / "lstm.safetensors", "embedded", LIBRARY)
         self.expect_below(program, "program of one LSTM")
+        self.expect_below(program_of(RELEASED / "lstm.safetensors", "embedded_int8", LIBRARY, kind="int8_model"), "program for int8 weights")
         file = RELEASED / "network.safetensors"
         network = program_of(file, "embedded_network", LIBRARY)
         self.expect_below(network, "program of a network", file.stat().st_size)

@@ -12,8 +12,8 @@ namespace penstock::test {
 /// A model of the C runtime, closed at the end.
 class RuntimeModel {
  public:
-  explicit RuntimeModel(const std::string& path) {
-    EXPECT_EQ(penstock_model_open(path.c_str(), &model_, &error_), PENSTOCK_OK) << error_.text;
+  explicit RuntimeModel(const std::string& path, decltype(&penstock_model_open) open = &penstock_model_open) {
+    EXPECT_EQ(open(path.c_str(), &model_, &error_), PENSTOCK_OK) << error_.text;
   }
   explicit RuntimeModel(penstock_model* model) : model_(model) {}
   RuntimeModel(const void* bytes, std::size_t size) {

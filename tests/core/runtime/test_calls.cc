@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +11,8 @@
 
 #include "core/runtime/handles.h"
 #include "core/runtime/models.h"
+#include "io/model_file.h"
+#include "nn/model/model_impl.h"
 #include "penstock/quantize.h"
 #include "penstock/stream.h"
 #include "support/tolerance.h"
@@ -232,6 +235,46 @@ TEST(RuntimeCalls, SavedStates) {
   });
 }
 
+TEST(RuntimeCalls, FilesWithWeightsOfInt8) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("int8");
+  const Model floats = series_model(), model = floats.with_int8(int8_layers(floats));
+  const auto fails = [&](penstock_status status, const std::string& text) {
+    expect_failure(status, text, [&](penstock_error* error) {
+      penstock_model* opened = nullptr;
+      return penstock_int8_model_open(path.c_str(), &opened, error);
+    });
+  };
+  const auto written = [&](const std::string& name, const auto& value, const std::string& layer = "head") {
+    std::vector<io::TensorData> tensors = io::model_tensors(model.impl());
+    const auto tensor = std::ranges::find(tensors, name, &io::TensorData::name);
+    std::vector<std::byte> values(tensor->values.begin(), tensor->values.end());
+    std::memcpy(values.data(), &value, sizeof(value));
+    tensor->values = values;
+    io::Metadata metadata = io::model_metadata(model.spec(), model.data());
+    std::string& text = metadata.at("penstock");
+    text.replace(text.find("\"head\""), 6, "\"" + layer + "\"");
+    io::write_safetensors(path, tensors, metadata);
+  };
+  model.save(path);
+  const RuntimeModel opened(path, &penstock_int8_model_open);
+  floats.save(folder.path("floats"));
+  const RuntimeModel without(folder.path("floats"), &penstock_int8_model_open);
+  EXPECT_EQ(opened.info().parameters, without.info().parameters);
+  written("head.weight", std::int8_t{-128});
+  fails(PENSTOCK_BAD_INPUT, "tensor \"head.weight\" holds -128; weights of int8 are -127 to 127");
+  written("head.weight.scale", -0.5f);
+  fails(PENSTOCK_BAD_INPUT, "tensor \"head.weight.scale\" holds negative values; scales of weights must be 0 or more");
+  written("head.weight.scale", std::nanf(""));
+  fails(PENSTOCK_BAD_INPUT, "tensor \"head.weight.scale\" holds values that are not finite");
+  written("head.weight", std::int8_t{1}, "input");
+  fails(PENSTOCK_INCOMPATIBLE, "tensor \"head.weight\" is I8 [2, 8], not F32 [2, 8]");
+  written("head.weight", std::int8_t{1}, "blocks.0.recurrent");
+  fails(PENSTOCK_INCOMPATIBLE, "tensor \"head.weight\" is I8 [2, 8], not F32 [2, 8]");
+  written("head.weight", std::int8_t{1}, "head\", \"tail");
+  fails(PENSTOCK_BAD_INPUT, "int8 must name layers whose matrices can be int8, each once");
+}
+
 TEST(RuntimeCalls, FilesThatAreNoModels) {
   const TemporaryFolder folder;
   const auto fails = [&](penstock_status status, const std::string& text, const std::string& path) {
@@ -253,8 +296,9 @@ TEST(RuntimeCalls, FilesThatAreNoModels) {
   damaged[file.size() - 9] = static_cast<char>(damaged[file.size() - 9] ^ 4);
   fails(PENSTOCK_BAD_INPUT, "damaged: the checksum is", folder.write("damaged", damaged));
   const Model floats = series_model();
-  fails(PENSTOCK_UNSUPPORTED, "the C runtime has no weights of int8: open the model that was quantised",
-        folder.write("int8", file_of(floats.with_int8(int8_layers(floats)))));
+  const Model int8 = floats.with_int8(int8_layers(floats));
+  fails(PENSTOCK_UNSUPPORTED, "its weights are int8: open it by penstock_int8_model_open()",
+        folder.write("int8", file_of(int8)));
   const Recurrent<float> layer({.cell = "lstm", .input_size = 2, .hidden_size = 3});
   layer.save(folder.path("layer"));
   fails(PENSTOCK_INCOMPATIBLE, "not a model of Penstock", folder.path("layer"));

@@ -14,6 +14,7 @@
 #include "oracle/written_cells.h"
 #include "penstock/cell.h"
 #include "penstock/model.h"
+#include "penstock/quantize.h"
 #include "penstock/stream.h"
 #include "support/names.h"
 #include "support/temporary_folder.h"
@@ -66,11 +67,13 @@ void expect_same_bits(const Model& model, const std::string& path) {
     SCOPED_TRACE(isa);
     cpu::use_isa(isa);
     ::setenv("PENSTOCK_ISA", std::string(isa).c_str(), 1);
-    const RuntimeModel opened(path);
+    const RuntimeModel opened(path, model.spec().int8.empty() ? &penstock_model_open : &penstock_int8_model_open);
     ASSERT_NE(opened.get(), nullptr);
     const penstock_model_info info = opened.info();
     EXPECT_EQ(info.outputs, static_cast<std::uint32_t>(model.data().output_size()));
-    Session session(model);
+    const Model for_isa = Model::load(path);  // whose int8 weights are packed for this instruction set
+    Session session(for_isa);
+    EXPECT_EQ(info.parameters, static_cast<std::uint64_t>(model.parameter_count()));
     RuntimeSession runtime(opened);
     ASSERT_NE(runtime.get(), nullptr);
     Random random(5);
@@ -144,6 +147,30 @@ TEST_P(EveryCell, OfManyHeads) {
     SCOPED_TRACE(heads);
     Model model({.cell = GetParam(), .width = 5, .blocks = 2, .hidden_size = 48, .heads = heads}, label_data(2), 3);
     expect_same_bits(model);
+  }
+}
+
+TEST_P(EveryCell, WithWeightsOfInt8) {
+  const auto quantised = [](Model& model) {
+    fill_fitted(model);
+    const std::vector<std::string> layers = int8_layers(model);
+    Model whole = model.with_int8(layers), heads = model.with_int8({layers.end() - 1, layers.end()});
+    for (const Model* const each : {&whole, &heads}) {
+      const TemporaryFolder folder;
+      each->save(folder.path("model.safetensors"));
+      expect_same_bits(*each, folder.path("model.safetensors"));
+    }
+  };
+  for (const Index heads : {1, 2, 5}) {
+    Model text(full_spec(GetParam(), heads), text_data(), 7);
+    quantised(text);
+  }
+  for (const Index hidden : {1, 3, 16, 31, 70}) {
+    ModelSpec spec = full_spec(GetParam(), 1);
+    spec.hidden_size = hidden, spec.members = 2, spec.from_last = true, spec.end_norms = false;
+    spec.branch = closed_form_branch({.lags = 3});
+    Model series(spec, series_data(), 7);
+    quantised(series);
   }
 }
 
