@@ -20,7 +20,7 @@ venv=build/$1
 python3 -m venv --clear "$venv"
 "$venv/bin/pip" install --quiet uv
 install() { "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --only-binary :all: "$@"; }
-install --requirement pyproject.toml --extra torch --extra onnx "${choose[@]}"
+install --requirement pyproject.toml --extra torch 'onnx>=1.17' "${choose[@]}"
 "$venv/bin/python" --version
 "$venv/bin/uv" pip freeze --python "$venv/bin/python" | grep -E '^(numpy|onnx|torch)==' | tee "$venv/chosen.txt"
 install --constraint "$venv/chosen.txt" "$wheel" pytest onnxruntime onnxscript

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,6 +50,26 @@ struct NetworkImport {
   /// The extent that is time, by its name, or "axis 1"; empty: the one along which frames depend on each other.
   std::string time = {};
 };
+
+/// A node LSTM, GRU or RNN of an ONNX file whose weights the file stores.
+struct OnnxLayer {
+  /// A weight of one direction, row-major, in PyTorch's form and order of gates.
+  struct Weight {
+    std::string name;  ///< "weight_ih_l0", or "weight_ih_l0_reverse"; also weight_hh, bias_ih and bias_hh.
+    std::string type;  ///< "f32" or "f64"
+    std::vector<Index> shape;
+    std::span<const std::byte> values;
+    std::shared_ptr<const void> owner;
+  };
+  std::string name;  ///< Of the node; of its first output if the node has none, or shares it.
+  std::string cell;  ///< A built-in cell, or the JSON of a custom cell.
+  std::vector<Weight> weights;
+};
+
+/// Reads the layers of an ONNX file, whatever else is in it, or with `name` this layer alone. Throws Error: io_failure
+/// if the file cannot be read; bad_input if it is damaged, or has no such layer; unsupported for a layer whose weights
+/// are computed, whose initial state is stored, or which no cell has.
+std::vector<OnnxLayer> read_onnx_layers(const std::string& path, const std::optional<std::string>& name = {});
 
 /// Extents of inputs by name.
 using NetworkShapes = std::map<std::string, std::vector<Index>>;

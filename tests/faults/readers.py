@@ -141,7 +141,8 @@ def formats(folder: pathlib.Path) -> list[Format]:
         stored = [onnx.numpy_helper.from_array(array, name) for name, array in tensors.items()]
         node = onnx.helper.make_node(attributes.pop("op_type"), ["x", "W", "R", "B"], ["y"], **attributes)
         given = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["t", "b", 2])]
-        graph = onnx.helper.make_graph([node], "g", given, [], stored)
+        made = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+        graph = onnx.helper.make_graph([node], "g", given, made, stored)
         (folder / "layer.onnx").write_bytes(onnx.helper.make_model(graph).SerializeToString())
         found.append(Format("ONNX", "layer.onnx", interchange.load))
     return found

@@ -60,7 +60,8 @@ def test_nodes_of_onnx_have_names_of_their_own(tmp_path, names):
         attributes.pop("op_type")
         inputs = ["x", f"W{i}", f"R{i}", f"b{i}", "", "h"]
         made.append(onnx.helper.make_node("GRU", inputs, ["", f"y{i}"], name=name, **attributes))
-    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(made, "g", [], [], given)), str(tmp_path / "m.onnx"))
+    x, h, *y = (value(onnx, name) for name in ("x", "h", "y0", "y1"))
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(made, "g", [x, h], y, given)), str(tmp_path / "m.onnx"))
     found = interchange.load(tmp_path / "m.onnx")
     assert len(found) == 2
     first, second = (weights.tensors["bias_ih_l0"] for weights in found.values())
@@ -162,9 +163,10 @@ def test_a_state_from_a_branch_or_a_loop(tmp_path, kind, start, refused):
     given = [value(onnx, "x"), value(onnx, "state"), value(onnx, "times", 7), value(onnx, "same", 9)]
     tensors["stored"] = np.ones((1, 2, 5), np.float32)
     stored = [onnx.numpy_helper.from_array(array, name) for name, array in tensors.items()]
-    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", given, [], stored)), str(tmp_path / "m.onnx"))
+    graph = onnx.helper.make_graph(nodes, "g", given, [value(onnx, "y")], stored)
+    onnx.save(onnx.helper.make_model(graph), str(tmp_path / "m.onnx"))
     if refused:
-        with pytest.raises(penstock.Unsupported, match="starts from initial_h 'h', which the file holds"):
+        with pytest.raises(penstock.Unsupported, match="starts from initial_h, which the file holds"):
             interchange.load(tmp_path / "m.onnx")
     else:
         same(interchange.load(tmp_path / "m.onnx")["rnn"], weights)
@@ -186,6 +188,30 @@ def test_nodes_of_onnx(cell, direction):
     x = values(2, 7, 3)
     y = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x.swapaxes(0, 1)})[0]
     check(y.transpose(2, 0, 1, 3).reshape(2, 7, -1), outputs(weights, x))
+
+
+def test_other_operators_of_a_file_do_not_matter(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    make, made, stored = onnx.helper.make_node, [make_strange(onnx, "x", "a", "com.microsoft")], []
+    for i, source in enumerate(["a", "b"]):
+        tensors, attributes = interchange.to_onnx(random_weights("gru", 3, 3))
+        stored += [onnx.numpy_helper.from_array(array, f"{key}{i}") for key, array in tensors.items()]
+        kind, cell = attributes.pop("op_type"), "Cos" if i == 1 else "Tanh"
+        inputs = [source, *(f"{key}{i}" for key in "WRB")]
+        made.append(make(kind, inputs, [f"y{i}"], name=f"rnn{i}", activations=["Sigmoid", cell], **attributes))
+        made.append(make_strange(onnx, f"y{i}", "b" if i == 0 else "z", ""))
+    graph = onnx.helper.make_graph(made, "g", [value(onnx, "x")], [value(onnx, "z")], stored)
+    opsets = [onnx.helper.make_opsetid("", 99), onnx.helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), str(tmp_path / "m.onnx"))
+    with pytest.raises(penstock.Unsupported, match="GRU .rnn1.: its activation is .Cos."):
+        interchange.load(tmp_path / "m.onnx")
+    assert list(interchange.load(tmp_path / "m.onnx", prefix="rnn0")) == ["rnn0"]
+    with pytest.raises(penstock.BadInput, match="there is no layer .rnn2., but rnn0, rnn1"):
+        interchange.load(tmp_path / "m.onnx", prefix="rnn2")
+
+
+def make_strange(onnx, source, result, domain):
+    return onnx.helper.make_node("Strange", [source], [result], domain=domain, words=["a", "b"] if domain else 1)
 
 
 def test_onnx_files_that_are_written_are_read(tmp_path):
@@ -213,31 +239,32 @@ def test_what_onnx_has_and_no_cell(tmp_path):
     def refused(error, message, inputs=("x", "W", "R", "B"), stored=("W", "R", "B"), **changes):
         node = onnx.helper.make_node(kind, list(inputs), ["y"], **{**attributes, **changes})
         given = [onnx.numpy_helper.from_array(tensors[name], name) for name in stored]
-        graph = onnx.helper.make_graph([node], "g", [], [], given)
+        names = {"x", *inputs} - {"", *stored}
+        graph = onnx.helper.make_graph([node], "g", [value(onnx, name) for name in names], [value(onnx, "y")], given)
         onnx.save(onnx.helper.make_model(graph), str(tmp_path / "m.onnx"))
         with pytest.raises(error, match=message):
             interchange.load(tmp_path / "m.onnx")
 
-    refused(penstock.Unsupported, "limits its gates to clip=0, expected a positive number", clip=0.0)
-    refused(penstock.Unsupported, "has activation_alpha", activation_alpha=[0.5])
-    refused(penstock.Unsupported, "the attribute 'linear_before_reset', which the operator LSTM", linear_before_reset=1)
-    refused(penstock.BadInput, "has hidden_size 4, and its weights are of 5", hidden_size=4)
-    refused(penstock.Unsupported, "starts from initial_h 'B', which the file holds", inputs=("x", "W", "R", "", "", "B"))
-    refused(penstock.Unsupported, "starts from initial_c 'B', which the file holds", inputs=("x", "W", "R", "", "", "", "B"))
-    refused(penstock.Unsupported, "has sequence_lens 'B', which the file holds", inputs=("x", "W", "R", "", "B"))
-    refused(penstock.Unsupported, "has the activation Sine, expected one of affine", activations=["Sigmoid", "Sine", "Tanh"])
-    refused(penstock.BadInput, "tensor 'P' is", inputs=("x", "W", "R", "B", "", "", "", "B"))
-    refused(penstock.Unsupported, "LSTM 'y': R is 'R', which is computed and not stored", stored=("W", "B"))
-    refused(penstock.BadInput, "has the direction 'sideways'", direction="sideways")
-    refused(penstock.BadInput, "tensor 'R' has", inputs=("x", "W", "W", "B"))
-    refused(penstock.BadInput, "tensor 'B' is", inputs=("x", "W", "R", "R"))
+    refused(penstock.Unsupported, "clip is 0, expected a positive number", clip=0.0)
+    refused(penstock.Unsupported, "it has 1 activation_alpha and 0 activation_beta", activation_alpha=[0.5])
+    refused(penstock.Unsupported, "the attribute .linear_before_reset., which LSTM does not have", linear_before_reset=1)
+    refused(penstock.BadInput, r"R has the shape \[1, 20, 5\], which fits neither 1 directions nor hidden_size 4", hidden_size=4)
+    refused(penstock.Unsupported, "starts from initial_h, which the file holds", inputs=("x", "W", "R", "", "", "B"))
+    refused(penstock.Unsupported, "starts from initial_c, which the file holds", inputs=("x", "W", "R", "", "", "", "B"))
+    refused(penstock.Unsupported, "has sequence_lens that the file holds", inputs=("x", "W", "R", "", "B"))
+    refused(penstock.Unsupported, "its activation is .Sine., expected one of affine", activations=["Sigmoid", "Sine", "Tanh"])
+    refused(penstock.BadInput, r"P has the shape \[1, 40\], expected \[1, 15\]", inputs=("x", "W", "R", "B", "", "", "", "B"))
+    refused(penstock.Unsupported, "LSTM .y.: its weight_hh is computed and not stored", stored=("W", "B"))
+    refused(penstock.BadInput, "direction is .sideways.", direction="sideways")
+    refused(penstock.BadInput, "R has the shape", inputs=("x", "W", "W", "B"))
+    refused(penstock.BadInput, r"B has the shape \[1, 20, 5\], expected \[1, 40\]", inputs=("x", "W", "R", "R"))
     with pytest.raises(penstock.InvalidArgument, match="ONNX has no operator of the cell 'mingru'"):
         interchange.to_onnx(random_weights("mingru", 3, 5))
     with pytest.raises(penstock.InvalidArgument, match="one layer, not 2"):
         interchange.to_onnx(random_weights("gru", 3, 5, layers=2))
     for content in (b"", b"no protobuf", b"\x0a" * 100):
         (tmp_path / "bad.onnx").write_bytes(content)
-        with pytest.raises(penstock.BadInput, match="no sound file of ONNX|there is no RNN"):
+        with pytest.raises(penstock.BadInput, match="it has no graph|damaged at byte"):
             interchange.load(tmp_path / "bad.onnx")
     with pytest.raises(penstock.IoFailure):
         interchange.load(tmp_path / "none.onnx")

@@ -22,21 +22,16 @@ class Limits:
             size = os.stat(path).st_size
         except OSError as error:
             raise IoFailure(f"{self.path}: cannot read: {error.strerror}") from error
-        self._files = {self.path: size}
+        self._size = size
         self._bytes = self._steps = 0
-
-    def add_file(self, path: str, size: int) -> None:
-        """Adds the size of a file that belongs to this one. Each file counts once."""
-        self._files[path] = size
 
     def take(self, count: int, what: str) -> None:
         """Counts bytes of memory before they are allocated."""
         self._bytes += count
-        stored = sum(self._files.values())
-        most = _ALWAYS + _RATIO * stored
+        most = _ALWAYS + _RATIO * self._size
         if self._bytes > most:
             raise BadInput(
-                f"{self.path}: {what} needs {self._bytes} bytes, and at most {most} are read from files of {stored}"
+                f"{self.path}: {what} needs {self._bytes} bytes, and at most {most} are read from files of {self._size}"
             )
 
     def step(self, count: int = 1) -> None:

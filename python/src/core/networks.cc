@@ -91,9 +91,28 @@ nb::list run_network(NetworkSession& session, const nb::list& inputs) {
   return outputs;
 }
 
+/// Returns (name, cell, {name: (type, shape, bytes)}) of each recurrent layer of an ONNX file.
+nb::list onnx_layers(const std::string& path, const std::optional<std::string>& name) {
+  const std::vector<OnnxLayer> layers = [&] {
+    const nb::gil_scoped_release unlocked;
+    return read_onnx_layers(path, name);
+  }();
+  nb::list all;
+  for (const OnnxLayer& layer : layers) {
+    nb::dict weights;
+    for (const OnnxLayer::Weight& each : layer.weights) {
+      const nb::bytes values(each.values.data(), each.values.size());
+      weights[each.name.c_str()] = nb::make_tuple(each.type, each.shape, values);
+    }
+    all.append(nb::make_tuple(layer.name, layer.cell, weights));
+  }
+  return all;
+}
+
 }  // namespace
 
 void bind_networks(nb::module_& module) {
+  module.def("onnx_layers", &onnx_layers, nb::arg("path"), nb::arg("name").none());
   nb::class_<penstock::Network>(module, "Network")
       .def_static("import_path", &import_path, nb::arg("path"), nb::arg("fixed"), nb::arg("states"),
                   nb::arg("find_states"), nb::arg("time").none())

@@ -26,6 +26,11 @@ namespace {
 /// PENSTOCK_ISA in the environment is read, and judged, before the first kernel is fetched.
 void choose_kernels() { static_cast<void>(cpu::current_isa()); }
 
+io::onnx::Source onnx_source(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return {path, folder.empty() ? "." : folder, 0};
+}
+
 constexpr std::uint64_t kMostOnnxBytes = std::uint64_t{4} << 30;  // twice the format's limit
 
 std::size_t bytes_of(const std::string& type, const std::vector<Index>& shape) {
@@ -110,9 +115,12 @@ struct Network::Impl {
 Network Network::import_onnx(const std::string& path, const NetworkImport& options) {
   choose_kernels();
   const std::string content = io::read_file(path, kMostOnnxBytes);
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const io::onnx::Source source{path, folder.empty() ? "." : folder, 0};
-  return Network(std::make_shared<const Impl>(io::onnx::import_network(content, source, options), path));
+  return Network(std::make_shared<const Impl>(io::onnx::import_network(content, onnx_source(path), options), path));
+}
+
+std::vector<OnnxLayer> read_onnx_layers(const std::string& path, const std::optional<std::string>& name) {
+  choose_kernels();
+  return io::onnx::read_layers(io::read_file(path, kMostOnnxBytes), onnx_source(path), name);
 }
 
 Network Network::import_onnx(std::span<const std::byte> file, const NetworkImport& options, const std::string& source) {

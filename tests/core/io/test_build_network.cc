@@ -136,7 +136,7 @@ std::string lstm_model(const std::vector<ProtobufMessage>& attributes, const Nam
   return model({{value("x", {4, 1, 3})},
                 {node("LSTM", reads, {"y", "h", "c"}, all)},
                 {tensor("w", {1, 8, 3}, std::vector<float>(24)), tensor("r", {1, 8, 2}, std::vector<float>(16)),
-                 tensor("p", {1, 6}, std::vector<float>(6)), integers("lens", {1}, {4})},
+                 tensor("p", {1, 6}, std::vector<float>(6, 1.0F)), integers("lens", {1}, {4})},
                 {value("y", {}), value("h", {}), value("c", {})}});
 }
 

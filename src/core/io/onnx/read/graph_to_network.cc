@@ -63,8 +63,8 @@ std::string title_of(const NodeMessage& node) {
 
 class GraphBuilder {
  public:
-  GraphBuilder(const ModelMessage& model, Source& source, const FixedInputs& fixed)
-      : model_(model), source_(source), fixed_(fixed) {}
+  GraphBuilder(const ModelMessage& model, Source& source, const FixedInputs& fixed, LayerNames* layers)
+      : model_(model), source_(source), fixed_(fixed), layers_(layers) {}
 
   BuiltNetwork build();
 
@@ -95,6 +95,7 @@ class GraphBuilder {
   const ModelMessage& model_;
   Source& source_;
   const FixedInputs& fixed_;
+  LayerNames* layers_;  ///< Null: the whole network is of interest.
   std::size_t nodes_ = 0;
   int calls_ = 0;
 };
@@ -338,7 +339,8 @@ void GraphBuilder::add_node(Scope& scope, const NodeMessage& message) {
   for (const std::string_view name : message.inputs) {
     draft.node.reads.push_back(name.empty() ? -1 : find(scope, name, title));
   }
-  add_attributes(scope, draft);
+  const bool kept = layers_ != nullptr && !layers_->take(message, draft.node.name);
+  if (!kept) add_attributes(scope, draft);
   add_bodies(scope, draft);
   for (const std::string_view name : message.outputs) {
     draft.node.writes.push_back(name.empty() ? -1 : add_value(scope, name));
@@ -348,7 +350,7 @@ void GraphBuilder::add_node(Scope& scope, const NodeMessage& message) {
   if (draft.node.writes.empty() || std::ranges::all_of(draft.node.writes, [](int each) { return each < 0; })) {
     draft.refuse(ErrorCode::bad_input, "it writes nothing");
   }
-  convert(draft);
+  kept ? draft.finish() : convert(draft);
 }
 
 /// Makes the network of a body. What it captures is listed in `captured`; its inputs do not have it yet.
@@ -434,6 +436,11 @@ void GraphBuilder::add_inputs(Scope& scope) {
   std::vector<std::string> names;
   for (const ValueMessage& message : model_.graph.inputs) {
     if (scope.values.contains(message.name)) continue;  // an initialiser with this name: its default value
+    if (layers_ != nullptr) {
+      scope.network->inputs.push_back(add_value(scope, message.name));
+      define(scope, message.name, scope.network->inputs.back());
+      continue;
+    }
     Value input = input_of(message, source_);
     names.push_back(shown(input.name));
     if (const auto fixed = fixed_.find(input.name); fixed != fixed_.end()) {
@@ -455,7 +462,7 @@ void GraphBuilder::add_inputs(Scope& scope) {
 
 BuiltNetwork GraphBuilder::build() {
   if (!model_.has_graph) refuse(ErrorCode::bad_input, "this is not an ONNX model: it has no graph");
-  if (model_.opset < kOldestOpset || model_.opset > kNewestOpset) {
+  if (layers_ == nullptr && (model_.opset < kOldestOpset || model_.opset > kNewestOpset)) {
     refuse(ErrorCode::unsupported,
            "its operators are of version {}, expected {} to {}: export it with opset_version={}", model_.opset,
            kOldestOpset, kNewestOpset, 17);
@@ -482,8 +489,8 @@ BuiltNetwork GraphBuilder::build() {
 
 }  // namespace
 
-BuiltNetwork build_network(const ModelMessage& model, Source& source, const FixedInputs& fixed) {
-  return GraphBuilder(model, source, fixed).build();
+BuiltNetwork build_network(const ModelMessage& model, Source& source, const FixedInputs& fixed, LayerNames* layers) {
+  return GraphBuilder(model, source, fixed, layers).build();
 }
 
 }  // namespace penstock::io::onnx

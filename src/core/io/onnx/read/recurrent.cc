@@ -97,10 +97,11 @@ Layer read_layer(Draft& draft) {
     }
     layer.form.clip = clip.numbers[0] < std::numeric_limits<float>::max() ? clip.numbers[0] : 0;
   }
-  layer.form.coupled = draft.take_integer("input_forget", 0) != 0;
-  layer.form.reset_after = draft.take_integer("linear_before_reset", 0) != 0;
+  layer.form.coupled = layer.op.op == "LSTM" && draft.take_integer("input_forget", 0) != 0;
+  layer.form.reset_after = layer.op.op == "GRU" && draft.take_integer("linear_before_reset", 0) != 0;
   layer.batch_first = draft.take_integer("layout", 0) != 0;
-  layer.form.peepholes = draft.has(kP);
+  const network::Constant* const peepholes = draft.known(draft.read(kP));
+  layer.form.peepholes = draft.has(kP) && (peepholes == nullptr || !is_zero(*peepholes));
   layer.order = layer.op.order;
   if (layer.form.coupled) std::erase(layer.order, 2);
   draft.take("activations");
@@ -112,6 +113,22 @@ Layer read_layer(Draft& draft) {
   draft.node.attributes = {{.name = "cell", .text = cell_of(layer.form, draft)}, {.name = "direction", .text = name}};
   if (quantised) draft.node.attributes.push_back({.name = "quantised", .integers = {1}});
   return layer;
+}
+
+/// Checks the rows of weights that are stored as they are: nodes put them in order without looking for others.
+void require_rows(const Draft& draft, const Layer& layer) {
+  const Index rows = layer.op.gates * layer.hidden;
+  const auto require = [&](std::size_t read, const char* name, std::size_t rank, Index expected) {
+    const network::Constant* const stored = draft.known(draft.read(read));
+    if (stored == nullptr) return;
+    const network::Shape& shape = stored->shape;
+    if (shape.size() == rank && shape[0] == layer.directions && shape[1] == expected) return;
+    draft.refuse(ErrorCode::bad_input, "{} has the shape [{}], expected [{}, {}{}]", name, fmt::join(shape, ", "),
+                 layer.directions, expected, rank == 3 ? ", I" : "");
+  };
+  if (!layer.quantised) require(kW, "W", 3, rows);
+  require(kB, "B", 2, 2 * rows);
+  require(kP, "P", 2, 3 * layer.hidden);
 }
 
 /// Blocks of H rows of axis 1, in the given order.
@@ -188,6 +205,7 @@ void convert_recurrent(Draft& draft) {
     if (!draft.has(read)) draft.refuse(ErrorCode::bad_input, "input {} is missing", read);
   }
   const Layer layer = read_layer(draft);
+  require_rows(draft, layer);
   const network::Node from = draft.node;
   const std::vector<int> reads = recurrent_reads(draft, layer);
   const std::size_t states = layer.op.op == "LSTM" ? 2 : 1;

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "network/tensor.h"
 
 namespace penstock::io::onnx {
 namespace {
@@ -209,6 +210,14 @@ Constant to_constant(const TensorMessage& tensor, Source& source) {
          fmt::join(tensor.dims, ", "));
   }
   return from_raw(tensor, element, count, tensor.raw.data());
+}
+
+bool is_zero(const Constant& constant) {
+  const Index count = network::elements(constant.shape);
+  for (Index i = 0; i < count; ++i) {
+    if (network::real_at(constant.type, constant.bytes.data(), i) != 0) return false;
+  }
+  return true;
 }
 
 Constant make_constant(Type type, network::Shape shape, std::span<const std::byte> bytes) {

@@ -23,6 +23,9 @@ network::Type type_of(std::int64_t number, const std::string& what);
 /// the file with them is not beside the model; unsupported for its type.
 network::Constant to_constant(const TensorMessage& tensor, Source& source);
 
+/// Returns whether all elements are zero.
+bool is_zero(const network::Constant& constant);
+
 /// Returns a constant with the given elements.
 network::Constant make_constant(network::Type type, network::Shape shape, std::span<const std::byte> bytes);
 network::Constant make_integers(network::Shape shape, std::span<const Index> values);
