@@ -48,17 +48,6 @@ void count_operators(const network::Network& network, std::map<std::string, Inde
   }
 }
 
-Index count_parameters(const network::Network& network) {
-  Index count = 0;
-  for (const network::Constant& constant : network.constants) {
-    count += std::accumulate(constant.shape.begin(), constant.shape.end(), Index{1}, std::multiplies<>());
-  }
-  for (const network::Node& node : network.nodes) {
-    for (const network::Network& body : node.bodies) count += count_parameters(body);
-  }
-  return count;
-}
-
 template <class T>
 std::string type_of_elements() {
   if constexpr (std::is_same_v<T, float>) return "f32";
@@ -81,13 +70,10 @@ struct Network::Impl {
   Impl(network::Network&& given, std::string from)
       : network(std::make_shared<const network::Network>(std::move(given))), source(std::move(from) + ": ") {
     for (std::size_t i = 0; i < network->inputs.size(); ++i) {
-      const auto is_it = [&](const network::State& each) { return static_cast<std::size_t>(each.input) == i; };
-      const auto state = std::ranges::find_if(network->states, is_it);
-      if (state == network->states.end()) inputs.push_back(tensor(network->inputs[i]));
+      if (!is_state(*network, &network::State::input, i)) inputs.push_back(tensor(network->inputs[i]));
     }
     for (std::size_t i = 0; i < network->outputs.size(); ++i) {
-      const auto is_it = [&](const network::State& each) { return static_cast<std::size_t>(each.output) == i; };
-      if (std::ranges::none_of(network->states, is_it))
+      if (!is_state(*network, &network::State::output, i))
         outputs.push_back({value(network->outputs[i]).name, "", {}, {}, delay_of(network->outputs[i])});
     }
     for (const network::State& state : network->states) {
@@ -145,7 +131,7 @@ std::map<std::string, Index> Network::operators() const {
   return counts;
 }
 
-Index Network::parameters() const { return count_parameters(*impl_->network); }
+Index Network::parameters() const { return network::count_parameters(*impl_->network); }
 
 struct NetworkSession::Impl {
   /// Inputs or outputs of a session and their positions in the network.
@@ -176,18 +162,14 @@ struct NetworkSession::Impl {
     require_ok(network::Program::prepare(of->network, all, program), of->source);
     open();
     const network::Network& whole = *of->network;
-    const auto has = [&](auto member, std::size_t i) {
-      return std::ranges::any_of(
-          whole.states, [&](const network::State& each) { return static_cast<std::size_t>(each.*member) == i; });
-    };
     for (std::size_t i = 0; i < whole.inputs.size(); ++i) {
-      if (has(&network::State::input, i)) continue;
+      if (is_state(whole, &network::State::input, i)) continue;
       const network::Value& value = whole.values[static_cast<std::size_t>(whole.inputs[i])];
       inputs.tensors.push_back({value.name, name_of(value.type), program->input_shape(i), value.axes});
       inputs.positions.push_back(i);
     }
     for (std::size_t i = 0; i < whole.outputs.size(); ++i) {
-      if (has(&network::State::output, i)) continue;
+      if (is_state(whole, &network::State::output, i)) continue;
       const std::string& name = whole.values[static_cast<std::size_t>(whole.outputs[i])].name;
       outputs.tensors.push_back({name,
                                  name_of(program->output_type(i)),

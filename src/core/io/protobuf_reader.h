@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace penstock::io {
@@ -10,7 +11,7 @@ namespace penstock::io {
 /// Steps through the fields of one untrusted message of Protocol Buffers. protobuf.h says why this is our own.
 ///
 ///     for (ProtobufReader reader(bytes, source); reader.next();) {
-///       if (reader.field() == 1) name = reader.bytes();
+///       reader.read(1, name);
 ///     }
 ///
 /// Nothing is copied: bytes() is a view into the message, which must outlive it. Lists take memory of at most 8 times
@@ -29,6 +30,27 @@ class ProtobufReader {
   std::int64_t integer() const;
   float number() const;
   std::string_view bytes() const;
+  /// Sets `to`, or appends to a list, if the field has this number.
+  template <class T>
+  void read(int field, T& to) const {
+    if (field_ != field) return;
+    if constexpr (std::is_same_v<T, std::string_view>) {
+      to = bytes();
+    } else if constexpr (std::is_same_v<T, std::vector<std::string_view>>) {
+      to.push_back(bytes());
+    } else if constexpr (std::is_same_v<T, float>) {
+      to = number();
+    } else if constexpr (std::is_integral_v<T>) {
+      to = static_cast<T>(integer());
+    } else {
+      append(to);
+    }
+  }
+  /// Appends parse(bytes()) if the field has this number.
+  template <class T, class Parse>
+  void read(int field, std::vector<T>& to, const Parse& parse) const {
+    if (field_ == field) to.push_back(parse(bytes()));
+  }
   // Append the value, or all values, of a repeated field, packed or not.
   void append(std::vector<std::int64_t>& values) const;
   void append(std::vector<float>& values) const;

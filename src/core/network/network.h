@@ -85,6 +85,12 @@ struct Node {
   const Attribute* find(std::string_view attribute) const;
 };
 
+/// Returns the number of values in all constants, those of bodies included.
+Index count_parameters(const Network& network);
+
+/// Returns whether an input (&State::input) or an output (&State::output) at a position is that of a state.
+bool is_state(const Network& network, int State::*end, std::size_t position);
+
 /// What a Recurrent node reads. Attributes: "cell", a built-in cell's name or a custom cell as JSON; "direction"
 /// (forward, reverse, bidirectional); "quantised" (1: R takes the states as eight bits). Behind the states are two more
 /// reads: the lengths [B] of the sequences, and the first step of all [1], or absent. Steps outside leave the states

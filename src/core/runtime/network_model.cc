@@ -15,17 +15,6 @@ constexpr std::size_t kSession =
     (sizeof(NetworkSession) + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
 constexpr std::size_t kMostValues = 0xffffffffu;  // of penstock_model_info
 
-std::uint64_t count_parameters(const network::Network& network) {
-  std::uint64_t count = 0;
-  for (const network::Constant& constant : network.constants) {
-    count += static_cast<std::uint64_t>(network::elements(constant.shape));
-  }
-  for (const network::Node& node : network.nodes) {
-    for (const network::Network& body : node.bodies) count += count_parameters(body);
-  }
-  return count;
-}
-
 bool read_shapes(std::span<const penstock_shape> given, std::vector<network::InputShape>& shapes, Failure& failure) {
   for (const penstock_shape& shape : given) {
     if (shape.input == nullptr || (shape.rank > 0 && shape.extents == nullptr) || shape.rank > network::kMostAxes) {
@@ -62,7 +51,7 @@ bool NetworkModel::build(std::span<const penstock_shape> shapes, Failure& failur
   }
   description.task = PENSTOCK_NETWORK;
   checksum = file_.checksum();
-  parameters = count_parameters(*network);
+  parameters = static_cast<std::uint64_t>(network::count_parameters(*network));
   state_bytes = program->state_bytes();
   for (const network::State& state : network->states) {
     const int value = network->inputs[static_cast<std::size_t>(state.input)];
@@ -73,10 +62,6 @@ bool NetworkModel::build(std::span<const penstock_shape> shapes, Failure& failur
 
 bool NetworkModel::find_ports(Failure& failure) {
   const network::Network& network = program->network();
-  const auto is_state = [&](int network::State::*end, std::size_t i) {
-    return std::ranges::any_of(network.states,
-                               [&](const network::State& each) { return static_cast<std::size_t>(each.*end) == i; });
-  };
   const auto add = [](std::vector<Port>& ports, const network::Value& value, network::Type type,
                       const network::Shape& shape, std::size_t position, std::size_t& all) {
     const auto size = static_cast<std::size_t>(network::elements(shape));
@@ -84,12 +69,12 @@ bool NetworkModel::find_ports(Failure& failure) {
     all += size;
   };
   for (std::size_t i = 0; i < network.inputs.size(); ++i) {
-    if (is_state(&network::State::input, i)) continue;
+    if (is_state(network, &network::State::input, i)) continue;
     const network::Value& value = network.values[static_cast<std::size_t>(network.inputs[i])];
     add(reads, value, value.type, program->input_shape(i), i, inputs);
   }
   for (std::size_t i = 0; i < network.outputs.size(); ++i) {
-    if (is_state(&network::State::output, i)) continue;
+    if (is_state(network, &network::State::output, i)) continue;
     const network::Value& value = network.values[static_cast<std::size_t>(network.outputs[i])];
     add(writes, value, program->output_type(i), program->output_shape(i), i, outputs);
   }

@@ -39,7 +39,8 @@ class MessageReader {
   GraphMessage graph(std::string_view bytes);
   FunctionMessage function(std::string_view bytes);
   std::pair<std::string_view, std::string_view> entry(std::string_view bytes);
-  std::pair<std::string_view, Index> opset(std::string_view bytes);
+  /// Sets the version of ONNX's own operators, unless these are of another domain.
+  void read_opset(std::string_view bytes, Index& opset);
   void type(ValueMessage& value, std::string_view bytes);
   void shape(ValueMessage& value, std::string_view bytes);
 
@@ -50,61 +51,34 @@ class MessageReader {
 std::pair<std::string_view, std::string_view> MessageReader::entry(std::string_view bytes) {
   using Entry = std::pair<std::string_view, std::string_view>;
   return message<Entry>(bytes, [](Entry& it, const ProtobufReader& field) {
-    if (field.field() == 1) it.first = field.bytes();
-    if (field.field() == 2) it.second = field.bytes();
+    field.read(1, it.first);
+    field.read(2, it.second);
   });
 }
 
-std::pair<std::string_view, Index> MessageReader::opset(std::string_view bytes) {
+void MessageReader::read_opset(std::string_view bytes, Index& opset) {
   using Opset = std::pair<std::string_view, Index>;
-  return message<Opset>(bytes, [](Opset& it, const ProtobufReader& field) {
-    if (field.field() == 1) it.first = field.bytes();
-    if (field.field() == 2) it.second = field.integer();
+  const Opset found = message<Opset>(bytes, [](Opset& it, const ProtobufReader& field) {
+    field.read(1, it.first);
+    field.read(2, it.second);
   });
+  if (is_own_domain(found.first)) opset = found.second;
 }
 
 TensorMessage MessageReader::tensor(std::string_view bytes) {
   return message<TensorMessage>(bytes, [&](TensorMessage& it, const ProtobufReader& field) {
-    switch (field.field()) {
-      case 1:
-        field.append(it.dims);
-        break;
-      case 2:
-        it.type = field.integer();
-        break;
-      case 3:
-        it.segmented = true;
-        break;
-      case 4:
-        field.append(it.floats);
-        break;
-      case 5:
-      case 7:
-      case 11:
-        field.append(it.integers);
-        break;
-      case 6:
-        it.strings = true;
-        break;
-      case 8:
-        it.name = field.bytes();
-        break;
-      case 9:
-        it.raw = field.bytes();
-        it.has_raw = true;
-        break;
-      case 10:
-        field.append(it.doubles);
-        break;
-      case 13:
-        it.places.push_back(entry(field.bytes()));
-        break;
-      case 14:
-        it.external = field.integer() != 0;
-        break;
-      default:
-        break;
-    }
+    field.read(1, it.dims);
+    field.read(2, it.type);
+    it.segmented = it.segmented || field.field() == 3;
+    field.read(4, it.floats);
+    for (const int integers : {5, 7, 11}) field.read(integers, it.integers);
+    it.strings = it.strings || field.field() == 6;
+    field.read(8, it.name);
+    field.read(9, it.raw);
+    it.has_raw = it.has_raw || field.field() == 9;
+    field.read(10, it.doubles);
+    field.read(13, it.places, [&](std::string_view part) { return entry(part); });
+    field.read(14, it.external);
     if (it.dims.size() > kMostAxes)
       fail(ErrorCode::bad_input, "{}: a tensor has more than {} axes", source_, kMostAxes);
   });
@@ -121,7 +95,7 @@ void MessageReader::shape(ValueMessage& value, std::string_view bytes) {
         message<ValueMessage::Extent>(field.bytes(), [](ValueMessage::Extent& it, const ProtobufReader& part) {
           // PyTorch's older exporters write 0 for an extent that is free.
           if (part.field() == 1) it.size = part.integer() > 0 ? part.integer() : -1;
-          if (part.field() == 2) it.name = part.bytes();
+          part.read(2, it.name);
         }));
   }
 }
@@ -131,7 +105,7 @@ void MessageReader::type(ValueMessage& value, std::string_view bytes) {
     if (field.field() != 1) continue;
     value.is_tensor = true;
     for (ProtobufReader part(field.bytes(), source_); part.next();) {
-      if (part.field() == 1) value.type = part.integer();
+      part.read(1, value.type);
       if (part.field() == 2) shape(value, part.bytes());
     }
   }
@@ -139,108 +113,52 @@ void MessageReader::type(ValueMessage& value, std::string_view bytes) {
 
 ValueMessage MessageReader::value(std::string_view bytes) {
   return message<ValueMessage>(bytes, [&](ValueMessage& it, const ProtobufReader& field) {
-    if (field.field() == 1) it.name = field.bytes();
+    field.read(1, it.name);
     if (field.field() == 2) type(it, field.bytes());
   });
 }
 
 AttributeMessage MessageReader::attribute(std::string_view bytes) {
   return message<AttributeMessage>(bytes, [&](AttributeMessage& it, const ProtobufReader& field) {
-    switch (field.field()) {
-      case 1:
-        it.name = field.bytes();
-        break;
-      case 2:
-        it.f = field.number();
-        break;
-      case 3:
-        it.i = field.integer();
-        break;
-      case 4:
-        it.s = field.bytes();
-        break;
-      case 5:
-      case 10:
-        it.tensors.push_back(tensor(field.bytes()));
-        break;
-      case 6:
-      case 11:
-        it.graphs.push_back(graph(field.bytes()));
-        break;
-      case 7:
-        field.append(it.floats);
-        break;
-      case 8:
-        field.append(it.ints);
-        break;
-      case 9:
-        it.strings.push_back(field.bytes());
-        break;
-      case 20:
-        it.type = field.integer();
-        break;
-      case 21:
-        it.reference = field.bytes();
-        break;
-      case 22:
-      case 23:
-        it.sparse = true;
-        break;
-      default:
-        break;
+    field.read(1, it.name);
+    field.read(2, it.f);
+    field.read(3, it.i);
+    field.read(4, it.s);
+    for (const int tensors : {5, 10}) {
+      field.read(tensors, it.tensors, [&](std::string_view part) { return tensor(part); });
     }
+    for (const int graphs : {6, 11}) {
+      field.read(graphs, it.graphs, [&](std::string_view part) { return graph(part); });
+    }
+    field.read(7, it.floats);
+    field.read(8, it.ints);
+    field.read(9, it.strings);
+    field.read(20, it.type);
+    field.read(21, it.reference);
+    it.sparse = it.sparse || field.field() == 22 || field.field() == 23;
   });
 }
 
 NodeMessage MessageReader::node(std::string_view bytes) {
   return message<NodeMessage>(bytes, [&](NodeMessage& it, const ProtobufReader& field) {
-    switch (field.field()) {
-      case 1:
-        it.inputs.push_back(field.bytes());
-        break;
-      case 2:
-        it.outputs.push_back(field.bytes());
-        break;
-      case 3:
-        it.name = field.bytes();
-        break;
-      case 4:
-        it.op = field.bytes();
-        break;
-      case 5:
-        it.attributes.push_back(attribute(field.bytes()));
-        break;
-      case 7:
-        it.domain = is_own_domain(field.bytes()) ? "" : field.bytes();
-        break;
-      default:
-        break;
-    }
+    field.read(1, it.inputs);
+    field.read(2, it.outputs);
+    field.read(3, it.name);
+    field.read(4, it.op);
+    field.read(5, it.attributes, [&](std::string_view part) { return attribute(part); });
+    field.read(7, it.domain);
+    if (is_own_domain(it.domain)) it.domain = "";
   });
 }
 
 GraphMessage MessageReader::graph(std::string_view bytes) {
   if (++depth_ > kMostDepth) fail(ErrorCode::bad_input, "{}: graphs in graphs, {} deep and more", source_, kMostDepth);
   auto result = message<GraphMessage>(bytes, [&](GraphMessage& it, const ProtobufReader& field) {
-    switch (field.field()) {
-      case 1:
-        it.nodes.push_back(node(field.bytes()));
-        break;
-      case 5:
-        it.tensors.push_back(tensor(field.bytes()));
-        break;
-      case 11:
-        it.inputs.push_back(value(field.bytes()));
-        break;
-      case 12:
-        it.outputs.push_back(value(field.bytes()));
-        break;
-      case 15:
-        it.sparse = true;
-        break;
-      default:
-        break;
-    }
+    field.read(1, it.nodes, [&](std::string_view part) { return node(part); });
+    field.read(5, it.tensors, [&](std::string_view part) { return tensor(part); });
+    field.read(11, it.inputs, [&](std::string_view part) { return value(part); });
+    field.read(12, it.outputs, [&](std::string_view part) { return value(part); });
+    it.sparse = it.sparse || field.field() == 15;
   });
   --depth_;
   return result;
@@ -248,61 +166,27 @@ GraphMessage MessageReader::graph(std::string_view bytes) {
 
 FunctionMessage MessageReader::function(std::string_view bytes) {
   return message<FunctionMessage>(bytes, [&](FunctionMessage& it, const ProtobufReader& field) {
-    switch (field.field()) {
-      case 1:
-        it.name = field.bytes();
-        break;
-      case 4:
-        it.inputs.push_back(field.bytes());
-        break;
-      case 5:
-        it.outputs.push_back(field.bytes());
-        break;
-      case 7:
-        it.nodes.push_back(node(field.bytes()));
-        break;
-      case 9: {
-        const auto [domain, version] = opset(field.bytes());
-        if (is_own_domain(domain)) it.opset = version;
-        break;
-      }
-      case 10:
-        it.domain = field.bytes();
-        break;
-      case 11:
-        it.defaults.push_back(attribute(field.bytes()));
-        break;
-      default:
-        break;
-    }
+    field.read(1, it.name);
+    field.read(4, it.inputs);
+    field.read(5, it.outputs);
+    field.read(7, it.nodes, [&](std::string_view part) { return node(part); });
+    if (field.field() == 9) read_opset(field.bytes(), it.opset);
+    field.read(10, it.domain);
+    field.read(11, it.defaults, [&](std::string_view part) { return attribute(part); });
   });
 }
 
 ModelMessage MessageReader::model(std::string_view bytes) {
   return message<ModelMessage>(bytes, [&](ModelMessage& it, const ProtobufReader& field) {
-    switch (field.field()) {
-      case 1:
-        it.ir_version = field.integer();
-        break;
-      case 2:
-        it.producer = field.bytes();
-        break;
-      case 7:
-        if (it.has_graph) fail(ErrorCode::bad_input, "{}: the file has two graphs", source_);
-        it.graph = graph(field.bytes());
-        it.has_graph = true;
-        break;
-      case 8: {
-        const auto [domain, version] = opset(field.bytes());
-        if (is_own_domain(domain)) it.opset = version;
-        break;
-      }
-      case 25:
-        it.functions.push_back(function(field.bytes()));
-        break;
-      default:
-        break;
+    field.read(1, it.ir_version);
+    field.read(2, it.producer);
+    if (field.field() == 7) {
+      if (it.has_graph) fail(ErrorCode::bad_input, "{}: the file has two graphs", source_);
+      it.graph = graph(field.bytes());
+      it.has_graph = true;
     }
+    if (field.field() == 8) read_opset(field.bytes(), it.opset);
+    field.read(25, it.functions, [&](std::string_view part) { return function(part); });
   });
 }
 

@@ -98,20 +98,27 @@ void Streamer::join_frames(Index axis) {
   results(result_time);
 }
 
-/// Values are broadcast to each other: axes are counted from the end.
-void Streamer::rule_pointwise() {
-  const Index out = rank(node_->writes[0]);
-  Index axis = -1;
+/// Returns where all reads with frames have them, by place(read); the others must not depend on frames. `otherwise`:
+/// why two places are refused.
+Index Streamer::common_place(const std::function<Index(std::size_t)>& place, const char* otherwise) const {
+  Index common = -1;
   for (std::size_t i = 0; i < node_->reads.size(); ++i) {
     if (!reads_frames(i)) {
       need_fixed(i, i + 1);
       continue;
     }
-    const Index own = time(i).axis + out - rank(read(i));
-    if (axis >= 0 && own != axis) refuse("it joins frames along axis {} with frames along axis {}", axis, own);
-    axis = own;
+    const Index own = place(i);
+    if (common >= 0 && own != common) refuse("{}", fmt::format(fmt::runtime(otherwise), common, own));
+    common = own;
   }
-  join_frames(axis);
+  return common;
+}
+
+/// Values are broadcast to each other: axes are counted from the end.
+void Streamer::rule_pointwise() {
+  const Index out = rank(node_->writes[0]);
+  const auto axis = [&](std::size_t i) { return time(i).axis + out - rank(read(i)); };
+  join_frames(common_place(axis, "it joins frames along axis {} with frames along axis {}"));
 }
 
 void Streamer::rule_channels() {
@@ -126,21 +133,15 @@ void Streamer::rule_channels() {
 
 void Streamer::rule_product() {
   if (rank(read(0)) < 2 || rank(read(1)) < 2) refuse("it has frames in a vector");
-  bool both = true;
-  Index from_end = -1;
-  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
-    if (!reads_frames(i)) {
-      need_fixed(i, i + 1);
-      both = false;
-      continue;
-    }
+  const auto from_end = [&](std::size_t i) {
     const Index own = rank(read(i)) - time(i).axis;
     if (own == (i == 0 ? 1 : 2)) refuse("it sums over frames: it needs the whole sequence");
-    if (from_end >= 0 && own != from_end) refuse("it has the products of all frames with each other");
-    from_end = own;
-  }
-  if (both && from_end < 3) refuse("it has the products of all frames with each other");
-  join_frames(rank(node_->writes[0]) - from_end);
+    return own;
+  };
+  const char* const all = "it has the products of all frames with each other";
+  const Index place = common_place(from_end, all);
+  if (reads_frames(0) && reads_frames(1) && place < 3) refuse("{}", all);
+  join_frames(rank(node_->writes[0]) - place);
 }
 
 void Streamer::rule_gemm() {
@@ -183,22 +184,16 @@ void Streamer::rule_einsum() {
     }
   }
   const Index out = rank(node_->writes[0]);
-  Index axis = -1;
-  for (std::size_t i = 0; i < node_->reads.size(); ++i) {
-    if (!reads_frames(i)) {
-      need_fixed(i, i + 1);
-      continue;
-    }
+  const auto axis = [&](std::size_t i) {
     const auto letter = letter_of(terms[i], rank(read(i)), time(i).axis);
     Index own = -1;
     for (Index k = 0; k < out; ++k) {
       if (letter_of(right, out, k) == letter) own = k;
     }
     if (own < 0) refuse("it sums over frames: it needs the whole sequence");
-    if (axis >= 0 && own != axis) refuse("it has the products of all frames with each other");
-    axis = own;
-  }
-  join_frames(axis);
+    return own;
+  };
+  join_frames(common_place(axis, "it has the products of all frames with each other"));
 }
 
 void Streamer::rule_over_axis() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +115,7 @@ class Streamer {
   Chunk padded(Chunk x, Index frames, float fill);
   /// Delays all frames that the node reads to those that come last.
   std::vector<int> aligned(std::vector<Chunk>& chunks);
+  Index common_place(const std::function<Index(std::size_t)>& place, const char* otherwise) const;
   void join_frames(Index axis);
 
   // Results.
