@@ -146,17 +146,18 @@ def train(
         learning_rate: Highest learning rate of the schedule. None: 0.003, or 0.001 for a model of
             :meth:`Model.continue_from`.
         weight_decay: Weight decay of matrices.
-        warmup: Fraction of the run in which the learning rate rises. Afterwards it falls along a cosine.
+        warmup: Fraction of the run in which the learning rate rises. Afterwards it falls by ``schedule``.
         clip: Largest norm of the gradient; 0: no clipping.
         rollbacks: Times that an unstable run may return to its last good state before it ends; 0: never. The run
             passes over the batches since. If the trouble lasts or comes again, the learning rate is lowered for a
             while. See :attr:`TrainResult.gave_up` for the end.
         carry_state: True: a window that continues another one starts from its last state. False: every window starts
             from zeros.
-        loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
-        optimizer: ``"adamw"``, ``"sgd"``, ``"lion"`` or ``"rmsprop"``. Lion's best rate is a third to a tenth of AdamW's.
-        schedule: ``"cosine"``: warm-up, then half a cosine. ``"onecycle"``: PyTorch's OneCycleLR, which rises over
-            ``warmup``.
+        loss: The loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
+        optimizer: The optimiser: ``"adamw"``, ``"sgd"``, ``"lion"`` or ``"rmsprop"``. Lion's best rate is a third to a
+            tenth of AdamW's.
+        schedule: The schedule of the learning rate. ``"cosine"``: warm-up, then half a cosine. ``"onecycle"``: PyTorch's
+            OneCycleLR, which rises over ``warmup``.
         validate_every: Seconds between validations; 0: none by time.
         validate_steps: Steps between validations; 0: none by steps.
         patience: Early stopping: end after N validations by steps in a row without improvement; 0: never.

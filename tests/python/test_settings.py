@@ -1,13 +1,14 @@
 """The options of training are declared once, in C++; train() has the same arguments, defaults and words."""
 
 import inspect
+import re
 
 import pytest
 
 import penstock
 from penstock import _core
 
-SETTINGS = {name: (default, text) for name, default, text in _core.train_settings()}
+SETTINGS = {name: (default, text) for name, default, text, _ in _core.train_settings()}
 #: Settings whose default depends on the data, which train() writes as None.
 OPEN = {"steps", "seconds", "epochs", "patience", "batch", "length", "learning_rate", "validate_every", "validate_steps"}
 
@@ -35,6 +36,11 @@ def test_defaults_are_those_of_the_library():
 @pytest.mark.parametrize("name", SETTINGS)
 def test_docstring_begins_with_the_text_of_the_help(name):
     assert entries()[name].startswith(SETTINGS[name][1]), name
+
+
+@pytest.mark.parametrize("name, choices", [(name, choices) for name, *_, choices in _core.train_settings() if choices])
+def test_docstring_has_every_choice(name, choices):
+    assert re.findall(r'``"(\w+)"``', entries()[name]) == choices
 
 
 def test_error_has_the_fields_of_the_setting(tmp_path):

@@ -210,7 +210,7 @@ class TrainingRun {
       const Loss loss = plan_.options.loss == Loss::automatic ? Loss::mse : plan_.options.loss;
       // In units of the target's power a mean squared error is an error-to-signal ratio.
       const bool is_ratio = kind_ == DataKind::sound && loss == Loss::mse;
-      measures.loss_name = is_ratio ? "ESR" : loss_names[static_cast<std::size_t>(loss)];
+      measures.loss_name = is_ratio ? "ESR" : choice_of(loss).name;
     }
     if (measures.task == Task::language && data_.dataset->description().vocabulary != 256) measures.unit = "tokens";
     if (measures.task != Task::language) {

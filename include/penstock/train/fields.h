@@ -23,11 +23,6 @@ void visit_open_options(const auto& visit, auto&... structs) {
   visit("keep_best", structs.keep_best...);
 }
 
-/// Calls visit(name, field) for each field of TrainOptions but the loss, the optimiser, the execution and the note.
-void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
-  for_each_setting([&](const auto& setting) { visit(setting.name, options.*setting.member); });
-}
-
 /// Calls visit(name, field) for each field of a FitRequest but the options, the precision, the choice of a device and
 /// the initial weights.
 void visit_fields(FieldsOf<FitRequest> auto& request, const auto& visit) {

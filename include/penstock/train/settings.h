@@ -5,39 +5,50 @@
 #include <limits>
 #include <string>
 #include <tuple>
+#include <type_traits>
 
 #include "penstock/device.h"
+#include "penstock/learning_rules.h"
 #include "penstock/types.h"
 
 /// The options of training, and one declaration of each: the program's options, the arguments of Python's train(), the
 /// checks and the identity of checkpoints come from it.
 namespace penstock {
 
-/// Training loss. automatic: cross_entropy for language and classify, mse for forecast.
-enum class Loss { automatic, cross_entropy, mse, mae };
-/// The names of losses, in their order.
-constexpr std::array<const char*, 4> loss_names = {"auto", "cross_entropy", "mse", "mae"};
-
-/// Optimiser.
-enum class Optimizer { adamw, sgd, lion, rmsprop };
-/// The name of an optimiser, that in sentences, and the settings that it alone reads.
-struct OptimizerName {
+/// A value of an option that has a list of them.
+struct Choice {
   const char* name;
-  const char* title;
-  std::array<const char*, 3> settings;
+  const char* title = name;                  ///< In sentences.
+  std::array<const char*, 3> settings = {};  ///< The settings that only it and others with it read.
 
   constexpr operator const char*() const { return name; }  // NOLINT(google-explicit-constructor): as a list of names
 };
-/// The names of optimisers, in their order.
-constexpr std::array<OptimizerName, 4> optimizer_names = {{{"adamw", "AdamW", {"beta1", "beta2", "epsilon"}},
-                                                           {"sgd", "SGD", {"momentum"}},
-                                                           {"lion", "Lion", {"beta1", "beta2"}},
-                                                           {"rmsprop", "RMSprop", {"beta2", "epsilon"}}}};
 
-/// Schedule of the learning rate: warm-up and half a cosine, or PyTorch's OneCycleLR over the same warm-up.
-enum class Schedule { cosine, onecycle };
-/// The names of schedules, in their order.
-constexpr std::array<const char*, 2> schedule_names = {"cosine", "onecycle"};
+#define PENSTOCK_VALUE(value, ...) value,
+#define PENSTOCK_CHOICE(value, rule, ...) Choice{#value __VA_OPT__(, ) __VA_ARGS__},
+
+/// Training loss. automatic: cross_entropy for language and classify, mse for forecast.
+enum class Loss { automatic, cross_entropy, PENSTOCK_REGRESSION_LOSSES(PENSTOCK_VALUE) };
+/// Rule by which a step updates the weights.
+enum class Optimizer { PENSTOCK_OPTIMIZERS(PENSTOCK_VALUE) };
+/// Course of the learning rate over a run.
+enum class Schedule { PENSTOCK_SCHEDULES(PENSTOCK_VALUE) };
+
+/// The names of each list in their order.
+constexpr std::array loss_names = {Choice{"auto"}, Choice{"cross_entropy"},
+                                   PENSTOCK_REGRESSION_LOSSES(PENSTOCK_CHOICE)};
+constexpr std::array optimizer_names = {PENSTOCK_OPTIMIZERS(PENSTOCK_CHOICE)};
+constexpr std::array schedule_names = {PENSTOCK_SCHEDULES(PENSTOCK_CHOICE)};
+
+#undef PENSTOCK_VALUE
+#undef PENSTOCK_CHOICE
+
+/// Returns the names of a list by one of its values.
+constexpr const auto& names_of(Loss) { return loss_names; }
+constexpr const auto& names_of(Optimizer) { return optimizer_names; }
+constexpr const auto& names_of(Schedule) { return schedule_names; }
+/// Returns the entry of a value.
+constexpr const Choice& choice_of(auto value) { return names_of(value)[static_cast<std::size_t>(value)]; }
 
 /// Options of a training run.
 struct TrainOptions {
@@ -131,7 +142,7 @@ constexpr SettingRange any = {}, positive = {.least = 0.0, .above_least = true},
 constexpr SettingRange at_least_one = {.least = 1.0}, fraction = {.least = 0.0, .most = 1.0};
 constexpr SettingRange below_one = {.least = 0.0, .most = 1.0, .below_most = true};
 
-/// The options of training but the loss, the optimiser and the execution, in the order of the help.
+/// The options of training but the execution, in the order of the help.
 // clang-format off
 constexpr std::tuple all = {
     Setting<Index>{"max_steps", &O::max_steps, not_negative, free, duration, "N",
@@ -176,6 +187,10 @@ constexpr std::tuple all = {
     Setting<double>{"log_every", &O::log_every, not_negative, free},
     Setting<std::uint64_t>{"seed", &O::seed, any, fixed, training, "N",
         "Seed of the random choices of a run", "", "seed", true},
+    Setting<Optimizer>{"optimizer", &O::optimizer, any, fixed, training, "", "The optimiser"},
+    Setting<Schedule>{"schedule", &O::schedule, any, if_changed, training, "", "The schedule of the learning rate"},
+    Setting<Loss>{"loss", &O::loss, any, fixed, training, "",
+        "The loss", "cross-entropy; mse for a series", "loss", true},
     Setting<std::string>{"checkpoint_path", &O::checkpoint_path, any, free, files, "FILE",
         "File for checkpoints, from which the run can be resumed",
         "OUTPUT.checkpoint, removed at the end", "checkpoint", true},
@@ -193,6 +208,16 @@ constexpr std::tuple all = {
 /// Calls visit(setting) for each declaration.
 void for_each_setting(const auto& visit) {
   std::apply([&](const auto&... settings) { (visit(settings), ...); }, settings::all);
+}
+
+/// Returns the value of a setting; of one with a list of values, the name.
+template <class T>
+auto value_of(const Setting<T>& setting, const TrainOptions& options) {
+  if constexpr (std::is_enum_v<T>) {
+    return std::string(choice_of(options.*setting.member).name);
+  } else {
+    return options.*setting.member;
+  }
 }
 
 /// Returns the name in Python of a setting of training; any other name unchanged.

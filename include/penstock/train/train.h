@@ -181,6 +181,10 @@ TrainOptions suggest_options(Dataset& data, Device device = {});
 /// damaged.
 TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Device device = {});
 
+/// Returns the learning rate of the step that completes `fraction` of a run, 0 to 1. The rates that a plateau or an
+/// unstable run lower are not in it.
+double learning_rate_at(const TrainOptions& options, double fraction);
+
 /// Returns the scores of a model on the validation part of a dataset. Uses only `batch`, `length`, `loss`,
 /// `validation_batches` and `execution` of the options.
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options);

@@ -86,8 +86,11 @@ def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m penstock.torch.train", description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="+", metavar="DATA", help="Texts, token ids or tables, as for penstock train")
-    settings = {name: about.replace("%", "%%") for name, _, about in _core.train_settings()}
-    _add(parser.add_argument_group("Training"), fit, _help_of(penstock.train) | _help_of(fit) | settings)
+    settings = {
+        name: about.replace("%", "%%") + (f": {', '.join(choices)}" if choices else "")
+        for name, _, about, choices in _core.train_settings()
+    }
+    _add(parser.add_argument_group("Training"), fit, _help_of(penstock.train) | settings | _help_of(fit))
     _add(parser.add_argument_group("Model"), penstock.Model, _help_of(penstock.Model))
     about_data = parser.add_argument_group("Data")
     about_data.add_argument("--as", dest="kind", choices=("text", "series", "labelled", "texts"), help="Kind of data")

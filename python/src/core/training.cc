@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,15 +26,16 @@ FitRequest request_from(const nb::dict& fields) {
   FitRequest request;
   TrainOptions& options = request.train;
   Fields given(fields);
-  given.read_all(options, argument_of);
   given.read_all(request, argument_of);
-  options.loss = named<Loss>("loss", given.get<string>("loss", loss_names[0]), loss_names);
-  options.optimizer =
-      named<Optimizer>("optimizer", given.get<string>("optimizer", optimizer_names[0].name), optimizer_names);
-  options.schedule = named<Schedule>("schedule", given.get<string>("schedule", schedule_names[0]), schedule_names);
   const TrainOptions usual;
-  request.layers = options.optimizer != usual.optimizer;
-  for_each_setting([&](const auto& setting) {
+  for_each_setting([&]<class T>(const Setting<T>& setting) {
+    T& value = options.*setting.member;
+    if constexpr (std::is_enum_v<T>) {
+      const char* const name = setting.argument;
+      value = named<T>(name, given.get<string>(name, choice_of(value).name), names_of(value));
+    } else {
+      given.read(setting.argument, value);
+    }
     request.layers |= setting.of_layers() && options.*setting.member != usual.*setting.member;
   });
   const auto precision = given.get<std::optional<string>>("precision");
@@ -156,11 +158,11 @@ nb::dict complete_fit(SharedDataset& data, const nb::dict& fields) {
     plan = unless_interrupted([&] { return complete(**dataset, request); });
   }
   nb::dict options;
-  for_each_setting([&](const auto& setting) { options[setting.argument] = nb::cast(plan.options.*setting.member); });
-  const bool forecast = (*SharedDataset::Reading(data))->description().task == Task::forecast;
-  const Loss loss =
-      plan.options.loss == Loss::automatic ? (forecast ? Loss::mse : Loss::cross_entropy) : plan.options.loss;
-  options["loss"] = loss_names[static_cast<std::size_t>(loss)];
+  if (plan.options.loss == Loss::automatic) {
+    const bool forecast = (*SharedDataset::Reading(data))->description().task == Task::forecast;
+    plan.options.loss = forecast ? Loss::mse : Loss::cross_entropy;
+  }
+  for_each_setting([&](const auto& setting) { options[setting.argument] = nb::cast(value_of(setting, plan.options)); });
   options["filters_alone"] = plan.filters_alone;
   return options;
 }
@@ -197,13 +199,20 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
   return fields_of(evaluation);
 }
 
-/// Returns for each option of training that the program has its argument in train(), its default and its help.
+/// Returns the learning rate when a fraction of a run is over.
+double learning_rate_of(const nb::dict& fields, double fraction) {
+  return learning_rate_at(request_from(fields).train, fraction);
+}
+
+/// Returns for each option of training that the program has its argument in train(), its default, its help and, if it
+/// has a list of values, their names.
 nb::list describe_settings() {
   nb::list all;
-  for_each_setting([&](const auto& setting) {
-    if (setting.group != SettingGroup::hidden) {
-      all.append(nb::make_tuple(setting.argument, TrainOptions().*setting.member, setting.help));
-    }
+  for_each_setting([&]<class T>(const Setting<T>& setting) {
+    if (setting.group == SettingGroup::hidden) return;
+    std::vector<std::string> names;
+    if constexpr (std::is_enum_v<T>) names.assign(names_of(T()).begin(), names_of(T()).end());
+    all.append(nb::make_tuple(setting.argument, value_of(setting, TrainOptions()), setting.help, names));
   });
   return all;
 }
@@ -238,6 +247,7 @@ void bind_training(nb::module_& module) {
   module.def("add_filters", &run_filters);
   module.def("evaluate", &run_evaluation);
   module.def("complete_fit", &complete_fit);
+  module.def("learning_rate_at", &learning_rate_of);
   module.def("finish_fit", &run_finish, nb::arg("model"), nb::arg("data"), nb::arg("request"),
              nb::arg("validation").none());
 }

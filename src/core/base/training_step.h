@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cmath>
+#include <numbers>
+
+#include "penstock/learning_rules.h"
 
 /// The state and the rules of a training step for the host; kernels compile the same texts. The host reads and writes
 /// the structs of a device by copies of the whole.
@@ -8,20 +11,27 @@ namespace penstock {
 
 #include "base/training/step_state.h"
 
+/// The cosine of pi x.
+inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
+
 #define PENSTOCK_STEP static inline
 #include "base/training/losses.h"
 #include "base/training/optimizers.h"
+#include "base/training/schedules.h"
 #undef PENSTOCK_STEP
 
-#define PENSTOCK_KIND(kind, rule) kind,
+#define PENSTOCK_KIND(kind, ...) kind,
 /// Loss of a training step.
 enum class LossKind { cross_entropy, PENSTOCK_REGRESSION_LOSSES(PENSTOCK_KIND) };
 /// Rule by which a step updates the parameters.
 enum class OptimizerKind { PENSTOCK_OPTIMIZERS(PENSTOCK_KIND) };
+/// Course of the learning rate over a run.
+enum class ScheduleKind { PENSTOCK_SCHEDULES(PENSTOCK_KIND) };
 #undef PENSTOCK_KIND
 
-// Return visit(rule, name): the rule of a loss of regression, or of an optimiser, and its name in the headers above.
-#define PENSTOCK_VISIT(name, rule) \
+// Return visit(rule, name): the rule of a loss of regression, an optimiser or a schedule, and its name in the headers
+// above.
+#define PENSTOCK_VISIT(name, rule, ...) \
   if (kind == Kind::name) return visit(rule(), #rule);
 constexpr auto with_rule(LossKind kind, const auto& visit) {
   using Kind = LossKind;
@@ -31,6 +41,11 @@ constexpr auto with_rule(LossKind kind, const auto& visit) {
 constexpr auto with_rule(OptimizerKind kind, const auto& visit) {
   using Kind = OptimizerKind;
   PENSTOCK_OPTIMIZERS(PENSTOCK_VISIT)
+  __builtin_unreachable();
+}
+constexpr auto with_rule(ScheduleKind kind, const auto& visit) {
+  using Kind = ScheduleKind;
+  PENSTOCK_SCHEDULES(PENSTOCK_VISIT)
   __builtin_unreachable();
 }
 #undef PENSTOCK_VISIT

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/check.h"
 #include "base/threads.h"
@@ -38,10 +38,10 @@ void check(const Setting<T>& setting, const TrainOptions& options) {
     const T value = options.*setting.member;
     require_argument(setting.range.contains(static_cast<double>(value)), setting.name, value, "{}",
                      setting.range.text());
+  } else if constexpr (std::is_enum_v<T>) {
+    check_enum(setting.name, options.*setting.member, static_cast<T>(names_of(T()).size() - 1));
   }
 }
-
-const char* name(Loss loss) { return loss_names[static_cast<std::size_t>(loss)]; }
 
 /// Returns whether a run with these options resumes only with the same value of a setting.
 template <class T>
@@ -56,9 +56,9 @@ bool is_fixed(const Setting<T>& setting, const TrainOptions& options) {
     case SettingIdentity::with_patience:
       return options.patience > 0;
     case SettingIdentity::with_optimizer:
-      return std::ranges::any_of(
-          optimizer_names[static_cast<std::size_t>(options.optimizer)].settings,
-          [&](const char* name) { return name != nullptr && setting.name == std::string(name); });
+      return std::ranges::any_of(choice_of(options.optimizer).settings, [&](const char* name) {
+        return name != nullptr && setting.name == std::string(name);
+      });
   }
   return false;
 }
@@ -83,8 +83,6 @@ void check_options(const TrainOptions& options, const Dataset& data) {
                 " times weight_decay must be below 1, not {}", options.learning_rate * options.weight_decay);
   require_about(options.patience == 0 || options.validate_steps > 0, "patience",
                 " counts validations by steps: validate_steps must be given too");
-  check_enum("optimizer", options.optimizer, static_cast<Optimizer>(optimizer_names.size() - 1));
-  check_enum("schedule", options.schedule, static_cast<Schedule>(schedule_names.size() - 1));
   check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
   check_enum("execution.precision", options.execution.precision, Precision::tf32);
   resolve_threads(options.execution.threads);
@@ -95,20 +93,18 @@ Loss resolve_loss(Loss loss, Task task) {
   check_enum("loss", loss, static_cast<Loss>(loss_names.size() - 1));
   const bool forecast = task == Task::forecast;
   if (loss == Loss::automatic) return forecast ? Loss::mse : Loss::cross_entropy;
-  const std::span regression = std::span(loss_names).subspan(static_cast<std::size_t>(Loss::mse));
+  const std::vector<std::string> regression(loss_names.begin() + static_cast<int>(Loss::mse), loss_names.end());
   require_about(
-      (loss == Loss::cross_entropy) != forecast, "loss", " {} does not fit a task with {}", name(loss),
+      (loss == Loss::cross_entropy) != forecast, "loss", " {} does not fit a task with {}", choice_of(loss).name,
       forecast ? fmt::format("numeric targets ({})", fmt::join(regression, ", ")) : "classes (cross_entropy)");
   return loss;
 }
 
-nlohmann::json identity(const TrainOptions& options, Task task) {
-  nlohmann::json result = {{"loss", name(resolve_loss(options.loss, task))},
-                           {"optimizer", optimizer_names[static_cast<std::size_t>(options.optimizer)].name}};
-  // Older checkpoints do not name the schedule.
-  if (options.schedule != Schedule()) result["schedule"] = schedule_names[static_cast<std::size_t>(options.schedule)];
+nlohmann::json identity(TrainOptions options, Task task) {
+  options.loss = resolve_loss(options.loss, task);
+  nlohmann::json result;
   for_each_setting([&](const auto& setting) {
-    if (is_fixed(setting, options)) result[setting.name] = options.*setting.member;
+    if (is_fixed(setting, options)) result[setting.name] = value_of(setting, options);
   });
   return result;
 }

@@ -19,6 +19,6 @@ Loss resolve_loss(Loss loss, Task task);
 
 /// The options that decide which weights come out, for comparison with a checkpoint's. Limits, paths, how often things
 /// happen and the execution are left out: a run may go on for longer, or on another machine.
-nlohmann::json identity(const TrainOptions& options, Task task);
+nlohmann::json identity(TrainOptions options, Task task);
 
 }  // namespace penstock::training

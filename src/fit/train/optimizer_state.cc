@@ -1,6 +1,7 @@
 #include "train/optimizer_state.h"
 
-namespace penstock::training {
+namespace penstock {
+namespace training {
 
 namespace {
 
@@ -8,10 +9,6 @@ namespace {
 /// Where one overflows the scale is halved; it doubles after so many good steps (Micikevicius et al. 2018).
 constexpr double least_loss_scale = 1.0, greatest_loss_scale = 16777216.0;
 constexpr Index loss_scale_growth_steps = 2000;
-
-static_assert(static_cast<int>(OptimizerKind::rmsprop) == static_cast<int>(Optimizer::rmsprop),
-              "one order of optimisers");
-static_assert(static_cast<int>(LossKind::mae) + 1 == static_cast<int>(Loss::mae), "one order of losses");
 
 OptimizerKind kind_of(Optimizer optimizer) { return static_cast<OptimizerKind>(optimizer); }
 
@@ -42,7 +39,7 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
   rules.weight_decay = options.weight_decay;
   rules.beta1 = corrects ? options.beta1 : 0.0;
   rules.beta2 = corrects ? options.beta2 : 0.0;
-  rules.one_cycle = options.schedule == Schedule::onecycle ? 1 : 0;
+  rules.schedule = static_cast<long long>(options.schedule);
   rules.seed = options.seed;
   rules.growth = 2.0;
   rules.backoff = 0.5;
@@ -58,4 +55,10 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
   return shape;
 }
 
-}  // namespace penstock::training
+}  // namespace training
+
+double learning_rate_at(const TrainOptions& options, double fraction) {
+  return ops::step_rate(training::training_shape(options, Loss::mse, 0).rules, fraction);
+}
+
+}  // namespace penstock

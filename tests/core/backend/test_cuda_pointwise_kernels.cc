@@ -92,8 +92,8 @@ void add_flat_kernels(std::vector<KernelSource>& list, Storage storage) {
 }
 
 std::vector<KernelSource> other_kernels() {
-  std::vector<KernelSource> list = {begin_step_source(),
-                                    decide_source(),
+#define PENSTOCK_BEGIN(schedule, ...) begin_step_source(ScheduleKind::schedule),
+  std::vector<KernelSource> list = {PENSTOCK_SCHEDULES(PENSTOCK_BEGIN) decide_source(),
                                     sum_squares_source(false),
                                     sum_squares_source(true),
                                     sum_parts_source(false),

@@ -202,14 +202,14 @@ class Steps : public Training {
   /// One step whose batch came to this.
   StepState step(StepState state, const StepRules& rules, const LossSums& loss, double squares, unsigned broken = 0,
                  double time = 0) {
-    const TrainingStepExecutable steps(device());
+    const TrainingStepExecutable steps(device(), rules);
     Buffer state_gpu = put(std::vector<StepState>{state});
     const Buffer time_gpu = put(Doubles{time});
-    steps.begin(rules, state_gpu.address(), time_gpu.address(), stream->handle());
+    steps.begin(state_gpu.address(), time_gpu.address(), stream->handle());
     state = get<StepState>(state_gpu)[0];
     state.loss = loss, state.gradient_squares = squares, state.broken |= broken;
     state_gpu = put(std::vector<StepState>{state});
-    steps.decide(rules, state_gpu.address(), stream->handle());
+    steps.decide(state_gpu.address(), stream->handle());
     return get<StepState>(state_gpu)[0];
   }
 };

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "ops/training/training.h"
-#include "train/optimizer_state.h"
+#include "penstock/train/train.h"
 
 namespace penstock::training {
 namespace {
@@ -14,18 +13,14 @@ TrainOptions options(double learning_rate, double warmup, double final_rate) {
   return result;
 }
 
-double scheduled_rate(const TrainOptions& options, double fraction) {
-  return ops::step_rate(training_shape(options, Loss::mse, 0).rules, fraction);
-}
-
 TEST(Schedule, RisesThenFallsAlongACosine) {
   const TrainOptions usual = options(2.0, 0.2, 0.1);
-  EXPECT_DOUBLE_EQ(scheduled_rate(usual, 0.0), 0.0);
-  EXPECT_DOUBLE_EQ(scheduled_rate(usual, 0.05), 0.5);
-  EXPECT_DOUBLE_EQ(scheduled_rate(usual, 0.2), 2.0);
-  EXPECT_NEAR(scheduled_rate(usual, 0.6), 2.0 * (0.1 + 0.9 * 0.5), 1e-12);  // half way down
-  EXPECT_NEAR(scheduled_rate(usual, 1.0), 0.2, 1e-12);
-  EXPECT_NEAR(scheduled_rate(usual, 7.0), 0.2, 1e-12);
+  EXPECT_DOUBLE_EQ(learning_rate_at(usual, 0.0), 0.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(usual, 0.05), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate_at(usual, 0.2), 2.0);
+  EXPECT_NEAR(learning_rate_at(usual, 0.6), 2.0 * (0.1 + 0.9 * 0.5), 1e-12);  // half way down
+  EXPECT_NEAR(learning_rate_at(usual, 1.0), 0.2, 1e-12);
+  EXPECT_NEAR(learning_rate_at(usual, 7.0), 0.2, 1e-12);
 }
 
 TEST(Schedule, OneCycleIsPyTorchs) {
@@ -43,13 +38,13 @@ TEST(Schedule, OneCycleIsPyTorchs) {
                           0.09412917302511849,
                           0.024759683993263143,
                           2e-06};
-  for (int i = 0; i < 10; ++i) EXPECT_NEAR(scheduled_rate(usual, (i + 1) / 10.0), rates[i], 1e-12) << i;
+  for (int i = 0; i < 10; ++i) EXPECT_NEAR(learning_rate_at(usual, (i + 1) / 10.0), rates[i], 1e-12) << i;
 }
 
 TEST(Schedule, EdgesOfTheOptions) {
-  EXPECT_DOUBLE_EQ(scheduled_rate(options(1.0, 0.0, 0.0), 0.0), 1.0);
-  EXPECT_DOUBLE_EQ(scheduled_rate(options(1.0, 1.0, 0.0), 1.0), 1.0);
-  EXPECT_DOUBLE_EQ(scheduled_rate(options(1.0, 0.0, 1.0), 0.7), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(options(1.0, 0.0, 0.0), 0.0), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(options(1.0, 1.0, 0.0), 1.0), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(options(1.0, 0.0, 1.0), 0.7), 1.0);
 }
 
 }  // namespace

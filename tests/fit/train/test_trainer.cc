@@ -1,5 +1,6 @@
 // Properties of the training loop: it learns, skips values that are not finite, reports, clips, and stops.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -429,9 +430,14 @@ TEST(Train, RefusesBadOptions) {
     expect_error(ErrorCode::invalid_argument, message, [&] { train(model, data, options); });
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  refused("loss must be a value of its enumeration, 0 to 3, not 4", [](TrainOptions& o) { o.loss = Loss{4}; });
-  refused("optimizer must be a value of its enumeration, 0 to 1, not 2",
-          [](TrainOptions& o) { o.optimizer = Optimizer{2}; });
+  const auto refused_beyond = [&]<class E>(const char* name, E TrainOptions::*member) {
+    const std::size_t count = names_of(E()).size();
+    refused(fmt::format("{} must be a value of its enumeration, 0 to {}, not {}", name, count - 1, count),
+            [&](TrainOptions& o) { o.*member = static_cast<E>(count); });
+  };
+  refused_beyond("loss", &TrainOptions::loss);
+  refused_beyond("optimizer", &TrainOptions::optimizer);
+  refused_beyond("schedule", &TrainOptions::schedule);
   refused("execution.algorithm must be a value of its enumeration",
           [](TrainOptions& o) { o.execution.algorithm = Algorithm{3}; });
   refused("execution.precision must be a value of its enumeration",

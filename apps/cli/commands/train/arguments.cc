@@ -21,9 +21,9 @@ namespace penstock::cli {
 namespace {
 
 /// Options about layers and their training, besides the settings of the library.
-constexpr const char* layer_options[] = {"--cell",      "--width", "--blocks",          "--hidden-size", "--heads",
-                                         "--conv",      "--ffn",   "--norms",           "--dropout",     "--keep-last",
-                                         "--optimizer", "--seeds", "--initial-weights", "--chrono"};
+constexpr const char* layer_options[] = {
+    "--cell",  "--width",   "--blocks",    "--hidden-size", "--heads",           "--conv",  "--ffn",
+    "--norms", "--dropout", "--keep-last", "--seeds",       "--initial-weights", "--chrono"};
 
 void add_model_options(Options& options, ModelOptions& model) {
   std::vector<std::string> names;
@@ -67,6 +67,27 @@ void add_model_options(Options& options, ModelOptions& model) {
                "Labelled sequences: use no convolution filters next to the recurrent layers");
 }
 
+/// Returns the values of an enumeration as the program writes them, without "auto", which is not to be given.
+template <class E>
+std::vector<std::pair<std::string, E>> choices_of(const auto& names) {
+  std::vector<std::pair<std::string, E>> all;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::string name = names[i].name;
+    std::ranges::replace(name, '_', '-');
+    if (name != "auto") all.emplace_back(std::move(name), static_cast<E>(i));
+  }
+  return all;
+}
+
+/// Declares the option of a training setting with a list of values.
+template <class E>
+requires std::is_enum_v<E>
+void add_setting(Options& options, FitRequest& fit, const Setting<E>& setting) {
+  const char* const usual = *setting.usual == 0 ? choice_of(E()).name : setting.usual;
+  options.choice(option_named(setting.argument), fit.train.*setting.member, choices_of<E>(names_of(E())),
+                 fmt::format("{} [{}]", setting.help, usual));
+}
+
 /// Declares the option of a training setting, for the field of the request or of its options.
 template <class T>
 void add_setting(Options& options, FitRequest& fit, const Setting<T>& setting) {
@@ -95,18 +116,6 @@ void add_settings(Options& options, FitRequest& fit, SettingGroup group) {
   });
 }
 
-/// Returns the names of an enumeration's values as the program writes them, from value `first` on.
-template <class E>
-std::vector<std::pair<std::string, E>> choices_of(const auto& names, std::size_t first = 0) {
-  std::vector<std::pair<std::string, E>> all;
-  for (std::size_t i = first; i < names.size(); ++i) {
-    std::string name(static_cast<const char*>(names[i]));
-    std::ranges::replace(name, '_', '-');
-    all.emplace_back(std::move(name), static_cast<E>(i));
-  }
-  return all;
-}
-
 void add_training_options(Options& options, TrainArguments& arguments) {
   FitRequest& fit = arguments.fit;
   TrainOptions& train = fit.train;
@@ -118,10 +127,6 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.add("--init", arguments.init, "FILE",
               "Start from the weights of this model, with its columns, scaling and labels");
   add_settings(options, fit, SettingGroup::training);
-  options.choice("--optimizer", train.optimizer, choices_of<Optimizer>(optimizer_names), "The optimiser [adamw]");
-  options.choice("--schedule", train.schedule, choices_of<Schedule>(schedule_names),
-                 "The schedule of the learning rate [cosine]");
-  options.choice("--loss", train.loss, choices_of<Loss>(loss_names, 1), "The loss [cross-entropy; mse for a series]");
   options.flag("--no-carry", arguments.no_carry,
                "Start every sequence of a text or series from a zero state instead of carrying it");
   options.add("--seeds", fit.seeds, "N",

@@ -166,7 +166,7 @@ std::string introduction(const RunStart& start, const Model& model, const std::s
   const bool windows = !is_labelled(start.data.kind) && start.data.kind != DataKind::task;
   line("run", fmt::format("{} in batches of {}{}{}, {} at {:g}", describe_limits(start, planned), options.batch,
                           windows ? fmt::format(" x {}", options.length) : "", windows ? "" : " sequences",
-                          optimizer_names[static_cast<std::size_t>(options.optimizer)].title, options.learning_rate));
+                          choice_of(options.optimizer).title, options.learning_rate));
   if (options.patience > 0) {
     line("stop",
          fmt::format("after {} validations without improvement, one every {}; the {} model is kept", options.patience,

@@ -1,4 +1,4 @@
-"""Schedules of the learning rate, as functions of the completed fraction of a run, and when a run stops early."""
+"""When validations lower the learning rate, and when they end a run."""
 
 from __future__ import annotations
 
@@ -8,36 +8,7 @@ import math
 import torch
 
 SCHEDULES = ("cosine", "onecycle", "plateau")
-_FIRST_OF_CYCLE, _LAST_OF_CYCLE = 1 / 25, 1 / 25e4  # of the highest rate, as OneCycleLR has them
 _PLATEAU_FACTOR, _PLATEAU_PATIENCE = 0.5, 3
-
-
-def cosine(fraction: float, warmup: float, final: float) -> float:
-    """Returns the factor of the highest rate: StepRate of src/core/base/training/step_rules.h."""
-    if fraction < warmup:
-        return fraction / warmup
-    place = (fraction - warmup) / (1 - warmup) if warmup < 1 else 0.0
-    return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * place))
-
-
-def one_cycle(fraction: float, warmup: float, steps: int) -> float:
-    """Returns the factor of torch.optim.lr_scheduler.OneCycleLR, which rises over ``warmup`` of a run.
-
-    Args:
-        fraction: Completed fraction with this step: ``(step + 1) / steps`` where the number of steps is known.
-        warmup: OneCycleLR's ``pct_start``.
-        steps: Steps of the run; 0: unknown.
-    """
-    shift = 1 / steps if steps else 0.0
-    top = warmup - shift
-    place = fraction - shift
-    if place <= top and top > 0:
-        return _between(_FIRST_OF_CYCLE, 1.0, place / top)
-    return _between(1.0, _LAST_OF_CYCLE, (place - max(top, 0.0)) / (1 - shift - max(top, 0.0)))
-
-
-def _between(start, end, place):
-    return end + (start - end) / 2 * (1 + math.cos(math.pi * min(place, 1.0)))
 
 
 class Plateau:

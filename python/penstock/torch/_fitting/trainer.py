@@ -99,13 +99,11 @@ class Trainer:
     def rate(self) -> float:
         """Returns the learning rate of the next step."""
         options, fraction = self.options, self.fraction(ahead=1)
-        if options.schedule == "onecycle":
-            factor = rates.one_cycle(fraction, options.warmup, options.steps)
-        elif options.schedule == "plateau":
-            factor = min(1.0, fraction / options.warmup if options.warmup else 1.0) * self.plateau.factor
-        else:
-            factor = rates.cosine(fraction, options.warmup, options.final_rate)
-        return options.learning_rate * self.guard.rate_factor * factor
+        highest = options.learning_rate * self.guard.rate_factor
+        if options.schedule == "plateau":
+            return highest * min(1.0, fraction / options.warmup if options.warmup else 1.0) * self.plateau.factor
+        settings = {name: getattr(options, name) for name in _OF_RATE} | {"learning_rate": highest}
+        return _core.learning_rate_at(settings, fraction)
 
     # -- A step
 
@@ -443,6 +441,8 @@ class Trainer:
         return state
 
 
+#: What the library's schedules read, besides the highest rate.
+_OF_RATE = ("schedule", "warmup", "final_rate", "steps")
 _NO_POINT = {"step": -1, "memory": {"losses": [], "norms": [], "first_loss": 0.0, "first_norm": 0.0, "accepted": 0}}
 _COUNTERS = ("step", "scored", "skipped", "skipped_in_a_row", "seconds")
 _STOPPING = ("best_loss", "best_step", "without_gain", "cooldown_begin", "cooldown_from")

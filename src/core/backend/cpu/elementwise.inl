@@ -145,7 +145,7 @@ void Update(const OptimizerCoefficients& args, const StepState& state, float kee
 }
 
 inline UpdateKernel UpdateOf(OptimizerKind kind) {
-#define PENSTOCK_UPDATE(name, Rule) \
+#define PENSTOCK_UPDATE(name, Rule, ...) \
   if (kind == OptimizerKind::name) return &Update<Rule>;
   PENSTOCK_OPTIMIZERS(PENSTOCK_UPDATE)
 #undef PENSTOCK_UPDATE

@@ -1,10 +1,6 @@
 // The losses of regression, as functions of the difference of an output and its target, in double. One text for
-// training on CPUs and for kernels. The including file defines PENSTOCK_STEP. Freestanding, without include guard.
-
-/// X(kind, rule) for each of them: `kind` in LossKind, after cross-entropy and in this order, and its rule below.
-#define PENSTOCK_REGRESSION_LOSSES(X) \
-  X(mse, SquaredError)                \
-  X(mae, AbsoluteError)
+// training on CPUs and for kernels. The including file defines PENSTOCK_STEP. penstock/learning_rules.h lists them,
+// after cross-entropy. Freestanding, without include guard.
 
 struct SquaredError {
   PENSTOCK_STEP double Term(double difference) { return difference * difference; }

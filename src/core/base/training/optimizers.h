@@ -1,12 +1,6 @@
 // The update rules of optimisers. One text for training on CPUs and for kernels. The including file defines
-// PENSTOCK_STEP, StepSqrt(x), StepDivide(a, b) and StepSign(x). Freestanding, without include guard.
-
-/// X(kind, rule) for each of them: `kind` in OptimizerKind, in this order, and its rule below.
-#define PENSTOCK_OPTIMIZERS(X) \
-  X(adamw, AdamW)              \
-  X(sgd, Sgd)                  \
-  X(lion, Lion)                \
-  X(rmsprop, RmsProp)
+// PENSTOCK_STEP, StepSqrt(x), StepDivide(a, b) and StepSign(x). penstock/learning_rules.h lists them. Freestanding,
+// without include guard.
 
 // A rule updates a value and its moments by the gradient; V is float, or a vector of floats. `args` has the
 // coefficients of the run, `state` the factors of the step (StepState); `keep` is the fraction of the value that weight

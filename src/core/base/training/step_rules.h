@@ -1,6 +1,6 @@
 // Decisions of a training step: its learning rate, whether it is taken, and its factors. One text for training on CPUs
-// and for kernels. The including file defines PENSTOCK_STEP and StepCosPi(x), the cosine of pi x, and includes
-// step_state.h before it. Freestanding, without include guard, like that file.
+// and for kernels. The including file defines PENSTOCK_STEP and includes step_state.h and schedules.h before it.
+// Freestanding, without include guard, like these files.
 
 /// How much of the run is behind the step: the limit that is nearest decides.
 PENSTOCK_STEP double StepFraction(const StepState& state, const StepRules& rules, double time_fraction) {
@@ -10,38 +10,14 @@ PENSTOCK_STEP double StepFraction(const StepState& state, const StepRules& rules
   return fmin(fmax(fraction, 0.0), 1.0);
 }
 
-/// Half a cosine from one value to another, at 0 to 1 of the way.
-PENSTOCK_STEP double StepBetween(double begin, double end, double place) {
-  return end + (begin - end) * 0.5 * (1.0 + StepCosPi(fmin(place, 1.0)));
-}
-
-/// PyTorch's OneCycleLR with its usual factors: rises from 1/25 over the warm-up, then falls to 1/250,000. `fraction`
-/// has the step that is to come in it, which PyTorch counts later.
-PENSTOCK_STEP double StepCycle(const StepRules& rules, double fraction) {
-  constexpr double kFirst = 1.0 / 25.0, kLast = 1.0 / 25e4;
-  const double step = rules.max_steps > 0.0 ? 1.0 / rules.max_steps : 0.0;
-  const double place = fraction - step, top = rules.warmup - step;
-  if (place <= top && top > 0.0) return rules.learning_rate * StepBetween(kFirst, 1.0, place / top);
-  const double begin = fmax(top, 0.0), left = 1.0 - step - begin;
-  return rules.learning_rate * StepBetween(1.0, kLast, left > 0.0 ? (place - begin) / left : 1.0);
-}
-
-/// Rises to the full rate over the warm-up, then falls as half a cosine to the final rate; or as OneCycleLR.
-PENSTOCK_STEP double StepRate(const StepRules& rules, double fraction) {
-  if (rules.one_cycle != 0) return StepCycle(rules, fraction);
-  if (fraction < rules.warmup) return rules.learning_rate * fraction / rules.warmup;
-  const double place = rules.warmup < 1.0 ? (fraction - rules.warmup) / (1.0 - rules.warmup) : 0.0;
-  const double cosine = 0.5 * (1.0 + StepCosPi(place));
-  return rules.learning_rate * (rules.final_rate + (1.0 - rules.final_rate) * cosine);
-}
-
 /// Clears what a batch leaves in the state of the run, and says what the step is to be: its seed and its learning rate.
+template <class Schedule>
 PENSTOCK_STEP void BeginStepOf(StepState& state, const StepRules& rules, double time_fraction) {
   state.loss = LossSums{};
   state.gradient_squares = state.first_squares = state.last_squares = 0.0;
   state.broken = 0;
   state.apply = state.keep = 0;
-  state.learning_rate = StepRate(rules, StepFraction(state, rules, time_fraction));
+  state.learning_rate = Schedule::Rate(rules, StepFraction(state, rules, time_fraction));
   state.dropout_seed = penstock::counter_random::seed_of_step(rules.seed, (unsigned long long)state.step);
 }
 

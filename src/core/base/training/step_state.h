@@ -17,12 +17,12 @@ struct LossSums {
 /// Settings of a whole run.
 struct StepRules {
   double learning_rate;
-  double warmup;        // fraction of the run with rising rate
-  double final_rate;    // the cosine ends at this fraction of learning_rate
-  long long one_cycle;  // not 0: OneCycleLR instead of the cosine
-  double max_steps;     // 0: no limit in steps
-  double max_scored;    // 0: no limit in scored positions
-  double clip;          // greatest gradient norm; 0: never clip
+  double warmup;       // fraction of the run with rising rate
+  double final_rate;   // the cosine ends at this fraction of learning_rate
+  long long schedule;  // ScheduleKind, which begin_step is prepared for
+  double max_steps;    // 0: no limit in steps
+  double max_scored;   // 0: no limit in scored positions
+  double clip;         // greatest gradient norm; 0: never clip
   double weight_decay;
   double beta1, beta2;      // of a rule that corrects its moments, else 0, 0
   unsigned long long seed;  // of dropout

@@ -12,9 +12,9 @@ namespace penstock::ops {
 
 Prepared cuda_begin_step(const StepRules& rules, const Target& target) {
   return simple(
-      [kernel = cuda::TrainingStepExecutable(gpu_of(target)), rules](const Call& call, const Operands& memory) {
-        kernel.begin(rules, address_of(memory, BeginStepOperand::state),
-                     address_of(memory, BeginStepOperand::time_fraction), stream_of(call));
+      [kernel = cuda::TrainingStepExecutable(gpu_of(target), rules)](const Call& call, const Operands& memory) {
+        kernel.begin(address_of(memory, BeginStepOperand::state), address_of(memory, BeginStepOperand::time_fraction),
+                     stream_of(call));
       });
 }
 
@@ -62,8 +62,8 @@ Prepared cuda_sum_squares(Index size, const SquareRanges& ranges, const Target& 
 
 Prepared cuda_decide(const StepRules& rules, const Target& target) {
   return simple(
-      [kernel = cuda::TrainingStepExecutable(gpu_of(target)), rules](const Call& call, const Operands& memory) {
-        kernel.decide(rules, address_of(memory, DecideOperand::state), stream_of(call));
+      [kernel = cuda::TrainingStepExecutable(gpu_of(target), rules)](const Call& call, const Operands& memory) {
+        kernel.decide(address_of(memory, DecideOperand::state), stream_of(call));
       });
 }
 

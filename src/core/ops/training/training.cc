@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "base/counter_random.h"
 #include "ops/cuda/ops.h"
@@ -11,8 +10,6 @@
 #include "ops/training/on_cpu.h"
 
 namespace penstock {
-
-inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
 
 // One text for kernels and for the CPU.
 #define PENSTOCK_STEP inline
@@ -56,13 +53,19 @@ StepState first_step_state(float loss_scale) {
   return state;
 }
 
-double step_rate(const StepRules& rules, double fraction) { return StepRate(rules, std::clamp(fraction, 0.0, 1.0)); }
+double step_rate(const StepRules& rules, double fraction) {
+  return with_rule(static_cast<ScheduleKind>(rules.schedule), [&](auto schedule, const char*) {
+    return decltype(schedule)::Rate(rules, std::clamp(fraction, 0.0, 1.0));
+  });
+}
 
 Op begin_step(const StepRules& rules) {
   return {"begin_step",
           trained_by(rules, cuda_begin_step, [](const StepRules& of, const Call&, const Operands& memory) {
-            BeginStepOf(*memory.get<StepState>(BeginStepOperand::state), of,
-                        *memory.get<const double>(BeginStepOperand::time_fraction));
+            with_rule(static_cast<ScheduleKind>(of.schedule), [&](auto schedule, const char*) {
+              BeginStepOf<decltype(schedule)>(*memory.get<StepState>(BeginStepOperand::state), of,
+                                              *memory.get<const double>(BeginStepOperand::time_fraction));
+            });
           })};
 }
 

@@ -29,7 +29,11 @@ std::vector<OptimizerRange> ranges_of(const std::vector<OptimizerTensor>& tensor
 
 }  // namespace
 
-KernelSource begin_step_source() { return pointwise_source("BeginStep", "training/begin_step", {}); }
+KernelSource begin_step_source(ScheduleKind schedule) {
+  KernelSource source = pointwise_source("BeginStep", "training/begin_step", {});
+  source.rule.type = rule_name(schedule);
+  return source;
+}
 KernelSource decide_source() { return pointwise_source("Decide", "training/decide", {}); }
 
 KernelSource sum_squares_source(bool finish) {
@@ -59,20 +63,21 @@ KernelSource optimizer_source(const OptimizerSpec& spec) {
   return source;
 }
 
-TrainingStepExecutable::TrainingStepExecutable(Device& device)
-    : begin_(&Kernel::load(device, begin_step_source())), decide_(&Kernel::load(device, decide_source())) {}
+TrainingStepExecutable::TrainingStepExecutable(Device& device, const StepRules& rules)
+    : rules_(rules),
+      begin_(&Kernel::load(device, begin_step_source(static_cast<ScheduleKind>(rules.schedule)))),
+      decide_(&Kernel::load(device, decide_source())) {}
 
-void TrainingStepExecutable::begin(const StepRules& rules, DeviceAddress state, DeviceAddress time_fraction,
-                                   StreamHandle stream) const {
+void TrainingStepExecutable::begin(DeviceAddress state, DeviceAddress time_fraction, StreamHandle stream) const {
   require_aligned(state, alignof(StepState), "state");
   const TrainingStepArguments arguments{device_pointer<StepState>(state), device_pointer<const double>(time_fraction),
-                                        rules};
+                                        rules_};
   begin_->launch(1, 1, arguments, stream);
 }
 
-void TrainingStepExecutable::decide(const StepRules& rules, DeviceAddress state, StreamHandle stream) const {
+void TrainingStepExecutable::decide(DeviceAddress state, StreamHandle stream) const {
   require_aligned(state, alignof(StepState), "state");
-  const TrainingStepArguments arguments{device_pointer<StepState>(state), nullptr, rules};
+  const TrainingStepArguments arguments{device_pointer<StepState>(state), nullptr, rules_};
   decide_->launch(1, 1, arguments, stream);
 }
 

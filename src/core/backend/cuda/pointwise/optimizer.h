@@ -23,12 +23,13 @@ DeviceAddress device_member(DeviceAddress object, Member Struct::*member) {
 /// scale.
 class TrainingStepExecutable {
  public:
-  explicit TrainingStepExecutable(Device& device);
+  TrainingStepExecutable(Device& device, const StepRules& rules);
   /// `time_fraction`: how much of the run's wall time has passed, a double in device memory, or 0 without such a limit.
-  void begin(const StepRules& rules, DeviceAddress state, DeviceAddress time_fraction, StreamHandle stream) const;
-  void decide(const StepRules& rules, DeviceAddress state, StreamHandle stream) const;
+  void begin(DeviceAddress state, DeviceAddress time_fraction, StreamHandle stream) const;
+  void decide(DeviceAddress state, StreamHandle stream) const;
 
  private:
+  StepRules rules_;
   const Kernel *begin_, *decide_;
 };
 
@@ -101,7 +102,7 @@ class OptimizerExecutable {
   const Kernel* kernel_;
 };
 
-KernelSource begin_step_source();
+KernelSource begin_step_source(ScheduleKind schedule);
 KernelSource decide_source();
 KernelSource sum_squares_source(bool finish);
 KernelSource check_finite_source(plan::Storage storage);

@@ -1,4 +1,4 @@
-// step_rules.h for kernels.
+// step_rules.h and schedules.h for kernels.
 
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 #include "base/counter_random.h"
@@ -7,4 +7,5 @@
 PENSTOCK_DEVICE double StepCosPi(double x) { return cospi(x); }
 
 #define PENSTOCK_STEP PENSTOCK_DEVICE
+#include "base/training/schedules.h"
 #include "base/training/step_rules.h"
