@@ -18,4 +18,5 @@
 /// X(value, Rule): the rule is in src/core/base/training/schedules.h.
 #define PENSTOCK_SCHEDULES(X) \
   X(cosine, CosineRate)       \
-  X(onecycle, OneCycleRate)
+  X(onecycle, OneCycleRate)   \
+  X(plateau, PlateauRate)

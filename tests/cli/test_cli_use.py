@@ -70,7 +70,7 @@ def test_misuse_of_the_program(arguments, message):
         (["text.txt", "--steps", 0], "--steps, --seconds or --epochs must be above 0"),
         (["text.txt", "--optimizer", "adam"], '--optimizer must be one of adamw, sgd, lion, rmsprop, not "adam"; '
          "did you mean 'adamw'?"),
-        (["text.txt", "--schedule", "cosin"], '--schedule must be one of cosine, onecycle, not "cosin"; '
+        (["text.txt", "--schedule", "cosin"], '--schedule must be one of cosine, onecycle, plateau, not "cosin"; '
          "did you mean 'cosine'?"),
         (["text.txt", "--horizon", 3], "--horizon does not apply to a text: text.txt is read as a text"),
         (["text.txt", "--no-changes"], "--no-changes does not apply to a text: text.txt is read as a text"),

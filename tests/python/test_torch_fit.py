@@ -108,6 +108,9 @@ def test_arguments_are_those_of_train():
         ("mingru", {"steps": 40}),  # several passes: sequences start within windows
         ("lstm", {"optimizer": "sgd", "learning_rate": 0.05, "carry_state": False}),
         ("gru", {"epochs": 0.7, "weight_decay": 0.2, "clip": 0.0, "warmup": 0.5}),
+        ("gru", {"optimizer": "lion", "learning_rate": 3e-4, "schedule": "onecycle", "steps": 40}),
+        ("gru", {"optimizer": "rmsprop", "learning_rate": 3e-4}),
+        ("gru", {"schedule": "plateau", "steps": 40, "learning_rate": 0.03, "validate_steps": 2, "keep_best": False}),
     ],
 )
 def test_curve_of_penstock_train(text, cell, options):

@@ -35,6 +35,7 @@ def fit(
     carry_state: bool = True,
     loss: str = "auto",
     optimizer: str = "adamw",
+    schedule: str = "cosine",
     validate_every: float | None = None,
     validate_steps: int | None = None,
     patience: int | None = None,
@@ -55,7 +56,6 @@ def fit(
     sharding: str = "ddp",
     accumulate: int = 1,
     compile: bool | str = False,
-    schedule: str = "cosine",
     average: float = 0.0,
     checkpoints: int = 2,
     rank_timeout: float = 30.0,
@@ -83,8 +83,6 @@ def fit(
         sharding: ``"ddp"``: each rank has the whole model. ``"fsdp"``: each has a part of every weight (FSDP2).
         accumulate: Micro-batches of a step on each rank, one after the other: less memory, the same result.
         compile: True, or the name of a backend: torch.compile for the blocks.
-        schedule: ``"cosine"``, ``"onecycle"`` (OneCycleLR, which rises over ``warmup``) or ``"plateau"`` (halved after 3
-            validations by steps without a lower loss).
         average: Weight of the past in an exponential moving average of the weights, such as 0.999, which is validated
             and becomes the model. 0: none.
         checkpoints: How many checkpoints stay in the folder.

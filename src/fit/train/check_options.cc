@@ -83,6 +83,8 @@ void check_options(const TrainOptions& options, const Dataset& data) {
                 " times weight_decay must be below 1, not {}", options.learning_rate * options.weight_decay);
   require_about(options.patience == 0 || options.validate_steps > 0, "patience",
                 " counts validations by steps: validate_steps must be given too");
+  require_about(options.schedule != Schedule::plateau || options.validate_steps > 0, "schedule",
+                " plateau goes by validations by steps: validate_steps must be above 0");
   check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
   check_enum("execution.precision", options.execution.precision, Precision::tf32);
   resolve_threads(options.execution.threads);

@@ -81,6 +81,14 @@ auto history_fields(Index step) {
   };
 }
 
+auto plateau_fields(Index step) {
+  return [step](auto& of, auto& plateau) {
+    of.field("best_loss", plateau.best_loss);
+    of.count("without_gain", plateau.without_gain, step);
+    of.field("factor", plateau.factor);
+  };
+}
+
 void run_fields(auto& of, auto& state, auto& guard) {
   constexpr Index any = Index{1} << 60;
   of.count("step", state.step, any);
@@ -93,6 +101,7 @@ void run_fields(auto& of, auto& state, auto& guard) {
   of.optional("loss_scale", state.loss_scale);
   if (state.loss_scale) of.count("good_steps", state.good_steps, state.step);
   if (of.has("validations", state.history.known)) of.object("validations", state.history, history_fields(state.step));
+  if (of.has("plateau", state.plateau.known)) of.object("plateau", state.plateau, plateau_fields(state.step));
   if (of.has("guard", static_cast<bool>(guard.good))) of.object("guard", guard, guard_fields(state));
 }
 
@@ -166,10 +175,13 @@ RunState read_state(FieldReader& reader) {
   demand(state.seconds >= 0.0, "seconds", "must not be negative");
   demand(state.loss_scale.value_or(1.0) >= 1.0, "loss_scale", "must be at least 1");
   state.history.known = reader.has("validations");
+  state.plateau.known = reader.has("plateau");
   const double cooldown = state.history.cooldown_from, rate = state.guard.rate_factor;
   demand(cooldown >= 0.0 && cooldown <= 1.0, "validations.cooldown_from",
          fmt::format("must be 0 to 1, not {}", cooldown));
   demand(rate > 0.0 && rate <= 1.0, "guard.rate_factor", fmt::format("must be in (0, 1], not {}", rate));
+  demand(state.plateau.factor > 0.0 && state.plateau.factor <= 1.0, "plateau.factor",
+         fmt::format("must be in (0, 1], not {}", state.plateau.factor));
   for (const auto& [name, memory] : {std::pair("guard.memory.losses", &state.guard.memory),
                                      std::pair("guard.good.memory.losses", &state.guard.good.memory),
                                      std::pair("guard.pending.memory.losses", &state.guard.pending.memory)}) {

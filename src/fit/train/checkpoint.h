@@ -37,6 +37,7 @@ struct RunState {
   Index carried_rows = 0;      ///< Rows of `carried`; 0 before the first batch.
   std::vector<float> carried;  ///< State of the model behind the last good batch.
   ValidationHistory history;
+  Plateau plateau;
   std::vector<float> best;  ///< The weights of the best validation, as the parameters' layout has them; empty: none.
   GuardState guard;         ///< As load_checkpoint() read it; save_checkpoint() takes another one.
   GoodState good, pending;  ///< Those of the guard.

@@ -12,7 +12,26 @@ constexpr double least_cooldown_fraction = 0.5;
 // Cooldown as a share of the steps that led to the best weights.
 constexpr double cooldown_share = 0.2;
 
+// Those of ReduceLROnPlateau(optimizer, factor=0.5, patience=3).
+constexpr double plateau_factor = 0.5, plateau_threshold = 1e-4, least_change = 1e-8;
+constexpr Index plateau_patience = 3;
+
 }  // namespace
+
+bool Plateau::note(double loss) {
+  if (std::isfinite(loss) && (!known || loss < best_loss * (1.0 - plateau_threshold))) {
+    known = true;
+    best_loss = loss;
+    without_gain = 0;
+    return false;
+  }
+  if (++without_gain <= plateau_patience) return false;
+  without_gain = 0;
+  const double lower = factor * plateau_factor;
+  if (factor - lower <= least_change) return false;
+  factor = lower;
+  return true;
+}
 
 bool Stopping::note(double loss, Index step, bool by_steps) {
   const bool better = std::isfinite(loss) && (!history_.known || loss < history_.best_loss);

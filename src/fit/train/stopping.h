@@ -14,6 +14,18 @@ struct ValidationHistory {
   double cooldown_from = 0.0;  ///< How much of the run's schedule was over then.
 };
 
+/// The factor of the learning rate with Schedule::plateau, by PyTorch's ReduceLROnPlateau with its usual threshold:
+/// halved after more than 3 validations by steps in a row without a lower loss. Part of a checkpoint.
+struct Plateau {
+  bool known = false;  ///< There has been a validation.
+  double best_loss = 0.0;
+  Index without_gain = 0;
+  double factor = 1.0;
+
+  /// Takes a validation. Returns whether the factor is lower now.
+  bool note(double loss);
+};
+
 /// Decides which validation is the best and when a run that has stopped to gain ends: it goes back to the best weights,
 /// and from there the learning rate falls to its end within a few steps, rather than stopping at a high rate.
 class Stopping {

@@ -233,8 +233,9 @@ void Trainer::validate(double seconds, Index most_batches) {
 }
 
 void Trainer::judge(const Evaluation& evaluation, bool by_steps) {
-  if (!options_.keep_best && options_.patience == 0) return;
   if (evaluation.scored == 0) return;  // without a hold-out set there is no loss
+  if (by_steps && options_.schedule == Schedule::plateau && state_.plateau.note(evaluation.loss)) renew_runner();
+  if (!options_.keep_best && options_.patience == 0) return;
   const bool better = stopping_.note(evaluation.loss, submitted_, by_steps);
   if (better) {
     runner_->synchronize();

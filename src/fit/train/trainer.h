@@ -53,6 +53,8 @@ class Trainer {
 
   /// Makes the object that runs steps, from the host's weights, optimiser and state, with the rate of the guard.
   void make_runner();
+  /// Makes it anew because the rate has changed.
+  void renew_runner();
   /// Gives a step to the guard, and reports its warnings.
   void watch(const StepResult& result);
   /// Returns to a good state after trouble; otherwise takes a state or raises a lowered rate if it is time to.

@@ -52,11 +52,19 @@ GuardOptions guard_options(const TrainOptions& options, Loss loss, const Model::
 void Trainer::make_runner() {
   runner_.reset();  // its memory first
   TrainOptions options = options_;
-  options.learning_rate *= guard_.state().rate_factor;
+  options.learning_rate *= guard_.state().rate_factor * state_.plateau.factor;
   const bool scaled = options_.execution.precision == Precision::f16;
   runner_ =
       std::make_unique<StepRunner>(model_, training_shape(options, loss_, data_.training_steps()), options_.execution,
                                    optimizer_, step_state_of(state_, scaled), state_.carried, state_.carried_rows);
+}
+
+void Trainer::renew_runner() {
+  handle_all();
+  runner_->synchronize();
+  state_.carried = runner_->carried();
+  state_.carried_rows = runner_->carried_rows();
+  make_runner();
 }
 
 void Trainer::remark(const Message& text) {
@@ -68,13 +76,7 @@ void Trainer::remark(const Message& text) {
 void Trainer::act_on_trouble() {
   if (trouble_) return roll_back();
   if (guard_.confirm(submitted_)) std::swap(state_.good, state_.pending);
-  if (guard_.raise_rate(submitted_)) {
-    handle_all();
-    runner_->synchronize();
-    state_.carried = runner_->carried();
-    state_.carried_rows = runner_->carried_rows();
-    make_runner();
-  }
+  if (guard_.raise_rate(submitted_)) renew_runner();
   if (guard_.state_due(submitted_)) {
     handle_all();
     if (!trouble_) keep_state();

@@ -43,6 +43,32 @@ TEST(Stopping, CountsValidationsThatAreNoBetter) {
   EXPECT_EQ(stopping.history().best_step, 30);
 }
 
+TEST(Plateau, LowersTheRateAsPyTorchDoes) {
+  // ReduceLROnPlateau(optimizer, factor=0.5, patience=3) on an optimiser with lr=1.0.
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double losses[] = {3.0, 2.0, 2.5, 2.5, 1.9999, nan, 1.99, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5};
+  const double factors[] = {1, 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.125};
+  training::Plateau plateau;
+  for (int i = 0; i < 15; ++i) {
+    const double before = plateau.factor;
+    EXPECT_EQ(plateau.note(losses[i]), factors[i] < before) << i;
+    EXPECT_EQ(plateau.factor, factors[i]) << i;
+  }
+  for (int i = 0; i < 200; ++i) plateau.note(nan);
+  EXPECT_EQ(plateau.factor, std::pow(0.5, 26)) << "no change smaller than 1e-8";
+}
+
+TEST(Plateau, NeedsValidationsBySteps) {
+  CopyTask data;
+  Model model({.cell = "gru", .width = 4}, data.description());
+  TrainOptions options;
+  options.max_steps = 3;
+  options.schedule = Schedule::plateau;
+  expect_error(ErrorCode::invalid_argument,
+               "schedule plateau goes by validations by steps: validate_steps must be above 0",
+               [&] { train(model, data, options); });
+}
+
 TEST(Stopping, TheCooldownComesToItsEnd) {
   Stopping stopping(patient(10, 1), {});
   stopping.note(1.0, 10, true);

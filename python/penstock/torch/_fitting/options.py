@@ -6,7 +6,7 @@ import types
 
 from ... import _core
 from ...errors import InvalidArgument, Unsupported
-from . import optimizers, rates
+from . import optimizers
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ELSEWHERE = {
 }
 #: Arguments that the library completes.
 _COMPLETED = (*_LIMITS, "batch", "length", "learning_rate", "weight_decay", "warmup", "clip", "rollbacks", "carry_state",
-              "loss", "validate_every", "validate_steps", "patience", "keep_best", "log_every", "checkpoint_every",
+              "loss", "schedule", "validate_every", "validate_steps", "patience", "keep_best", "log_every", "checkpoint_every",
               "seed", "threads", "filters")  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def resolve(model: Model, data: Dataset, said: Mapping[str, Any], device: str) -
             raise Unsupported(f"penstock.torch.fit has no {name}={said[name]!r}: {remedy}")
     _check_names(said)
     request = {name: said[name] for name in _COMPLETED if said[name] is not None}
-    request |= {"optimizer": "sgd" if said["optimizer"] == "sgd" else "adamw", "continues": model._continues}
+    request |= {"optimizer": "adamw" if said["optimizer"] == "muon" else said["optimizer"], "continues": model._continues}
     request["device"] = "cuda:0" if device == "cuda" else "cpu"
     options = {**said, **_core.complete_fit(data._dataset, request), "optimizer": said["optimizer"]}
     if options.pop("filters_alone"):
@@ -57,9 +57,8 @@ def resolve(model: Model, data: Dataset, said: Mapping[str, Any], device: str) -
 
 
 def _check_names(said):
-    for name, known in (("optimizer", optimizers.NAMES), ("schedule", rates.SCHEDULES)):
-        if said[name] not in known:
-            raise InvalidArgument(f"{name} must be one of {', '.join(known)}, not {said[name]!r}")
+    if said["optimizer"] not in optimizers.NAMES:
+        raise InvalidArgument(f"optimizer must be one of {', '.join(optimizers.NAMES)}, not {said['optimizer']!r}")
     for name in ("accumulate", "checkpoints"):
         if not isinstance(said[name], int) or said[name] < 1:
             raise InvalidArgument(f"{name} must be a whole number of at least 1, not {said[name]!r}")
@@ -73,8 +72,6 @@ def _check_names(said):
         raise InvalidArgument(
             "optimizer='muon' needs whole matrices on each rank: take sharding='ddp', or another optimizer"
         )
-    if said["schedule"] == "plateau" and said["validate_steps"] == 0:
-        raise InvalidArgument("schedule='plateau' goes by validations by steps: validate_steps must be above 0")
 
 
 def _precision(said, device):

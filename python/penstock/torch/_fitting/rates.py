@@ -7,7 +7,6 @@ import math
 
 import torch
 
-SCHEDULES = ("cosine", "onecycle", "plateau")
 _PLATEAU_FACTOR, _PLATEAU_PATIENCE = 0.5, 3
 
 

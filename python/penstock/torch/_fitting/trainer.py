@@ -98,12 +98,9 @@ class Trainer:
 
     def rate(self) -> float:
         """Returns the learning rate of the next step."""
-        options, fraction = self.options, self.fraction(ahead=1)
-        highest = options.learning_rate * self.guard.rate_factor
-        if options.schedule == "plateau":
-            return highest * min(1.0, fraction / options.warmup if options.warmup else 1.0) * self.plateau.factor
-        settings = {name: getattr(options, name) for name in _OF_RATE} | {"learning_rate": highest}
-        return _core.learning_rate_at(settings, fraction)
+        highest = self.options.learning_rate * self.guard.rate_factor * self.plateau.factor
+        settings = {name: getattr(self.options, name) for name in _OF_RATE} | {"learning_rate": highest}
+        return _core.learning_rate_at(settings, self.fraction(ahead=1))
 
     # -- A step
 

@@ -28,3 +28,11 @@ struct OneCycleRate {
     return end + (begin - end) * 0.5 * (1.0 + StepCosPi(fmin(place, 1.0)));
   }
 };
+
+/// Rises to the full rate over the warm-up and stays there. The trainer lowers the full rate after validations without
+/// a lower loss.
+struct PlateauRate {
+  PENSTOCK_STEP double Rate(const StepRules& rules, double fraction) {
+    return rules.learning_rate * (fraction < rules.warmup ? fraction / rules.warmup : 1.0);
+  }
+};
