@@ -91,6 +91,7 @@ def train(
     weight_decay: float = 0.01,
     warmup: float = 0.05,
     clip: float = 1.0,
+    average: float = 0.0,
     rollbacks: int = 10,
     carry_state: bool = True,
     loss: str = "auto",
@@ -148,6 +149,8 @@ def train(
         weight_decay: Weight decay of matrices.
         warmup: Fraction of the run in which the learning rate rises. Afterwards it falls by ``schedule``.
         clip: Largest norm of the gradient; 0: no clipping.
+        average: Weight of the past in a moving average of the weights, which becomes the model; 0: none. Validations
+            score the average. A usual value is 0.999.
         rollbacks: Times that an unstable run may return to its last good state before it ends; 0: never. The run
             passes over the batches since. If the trouble lasts or comes again, the learning rate is lowered for a
             while. See :attr:`TrainResult.gave_up` for the end.

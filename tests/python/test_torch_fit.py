@@ -111,6 +111,8 @@ def test_arguments_are_those_of_train():
         ("gru", {"optimizer": "lion", "learning_rate": 3e-4, "schedule": "onecycle", "steps": 40}),
         ("gru", {"optimizer": "rmsprop", "learning_rate": 3e-4}),
         ("gru", {"schedule": "plateau", "steps": 40, "learning_rate": 0.03, "validate_steps": 2, "keep_best": False}),
+        ("gru", {"steps": 40, "average": 0.9, "validate_steps": 10, "keep_best": True}),
+        ("gru", {"average": 0.95, "keep_best": False}),
     ],
 )
 def test_curve_of_penstock_train(text, cell, options):

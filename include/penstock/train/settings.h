@@ -71,6 +71,7 @@ struct TrainOptions {
   double warmup = 0.05;                              ///< Fraction of the run in which the learning rate rises.
   double final_rate = 0.05;                          ///< Fraction of `learning_rate` at which the cosine schedule ends.
   double clip = 1.0;                                 ///< Limit of the global gradient norm; 0: no clipping.
+  double average = 0.0;  ///< Weight of the past in a moving average of the weights, which becomes the model; 0: none.
   Index give_up_after = 10;  ///< Consecutive skipped (non-finite) steps after which train() throws Error(numerical).
   /// Times that an unstable run may return to its last good state and pass over the batches since. After some returns
   /// the learning rate is lower for a while. One more ends the run (TrainResult::gave_up). 0: never.
@@ -174,6 +175,8 @@ constexpr std::tuple all = {
     Setting<double>{"final_rate", &O::final_rate, fraction, fixed},
     Setting<double>{"clip", &O::clip, not_negative, fixed, training, "X",
         "Largest norm of the gradient; 0: no clipping"},
+    Setting<double>{"average", &O::average, below_one, if_changed, training, "X",
+        "Weight of the past in a moving average of the weights, which becomes the model; 0: none"},
     Setting<Index>{"give_up_after", &O::give_up_after, at_least_one, free},
     Setting<Index>{"rollbacks", &O::rollbacks, not_negative, if_changed, training, "N",
         "Times that an unstable run may return to its last good state before it ends; 0: never"},

@@ -31,6 +31,7 @@ def fit(
     weight_decay: float = 0.01,
     warmup: float = 0.05,
     clip: float = 1.0,
+    average: float = 0.0,
     rollbacks: int = 10,
     carry_state: bool = True,
     loss: str = "auto",
@@ -56,7 +57,6 @@ def fit(
     sharding: str = "ddp",
     accumulate: int = 1,
     compile: bool | str = False,
-    average: float = 0.0,
     checkpoints: int = 2,
     rank_timeout: float = 30.0,
 ) -> TrainResult:
@@ -83,8 +83,6 @@ def fit(
         sharding: ``"ddp"``: each rank has the whole model. ``"fsdp"``: each has a part of every weight (FSDP2).
         accumulate: Micro-batches of a step on each rank, one after the other: less memory, the same result.
         compile: True, or the name of a backend: torch.compile for the blocks.
-        average: Weight of the past in an exponential moving average of the weights, such as 0.999, which is validated
-            and becomes the model. 0: none.
         checkpoints: How many checkpoints stay in the folder.
         rank_timeout: Seconds without a sign of life after which a rank counts as gone. The others name it and end.
 

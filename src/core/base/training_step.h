@@ -23,8 +23,8 @@ inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
 #define PENSTOCK_KIND(kind, ...) kind,
 /// Loss of a training step.
 enum class LossKind { cross_entropy, PENSTOCK_REGRESSION_LOSSES(PENSTOCK_KIND) };
-/// Rule by which a step updates the parameters.
-enum class OptimizerKind { PENSTOCK_OPTIMIZERS(PENSTOCK_KIND) };
+/// Rule by which a step updates the parameters, or after them their average.
+enum class OptimizerKind { PENSTOCK_OPTIMIZERS(PENSTOCK_KIND) average };
 /// Course of the learning rate over a run.
 enum class ScheduleKind { PENSTOCK_SCHEDULES(PENSTOCK_KIND) };
 #undef PENSTOCK_KIND
@@ -41,6 +41,7 @@ constexpr auto with_rule(LossKind kind, const auto& visit) {
 constexpr auto with_rule(OptimizerKind kind, const auto& visit) {
   using Kind = OptimizerKind;
   PENSTOCK_OPTIMIZERS(PENSTOCK_VISIT)
+  PENSTOCK_VISIT(average, WeightAverage)
   __builtin_unreachable();
 }
 constexpr auto with_rule(ScheduleKind kind, const auto& visit) {

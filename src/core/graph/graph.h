@@ -24,6 +24,7 @@ enum class Home {
   gradients,      ///< A store of the same layout.
   first_moments,  ///< State of an optimiser, in the same layout.
   second_moments,
+  averages,        ///< The moving average of the parameters.
   tokens,          ///< i32 [B, T]
   features,        ///< [B, T, I]
   labels,          ///< i32 [B, T]

@@ -21,6 +21,7 @@ OptimizerState::OptimizerState(const TrainOptions& options, const nn::ParameterL
   } else {
     slots = {{"momentum", zeros}};
   }
+  if (options.average > 0.0) slots.push_back({average_name, zeros});
 }
 
 LossKind kind_of(Loss resolved) { return static_cast<LossKind>(static_cast<int>(resolved) - 1); }
@@ -52,6 +53,7 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
                      .beta2 = options.beta2,
                      .epsilon = options.epsilon,
                      .tensors = {}};
+  shape.average = options.average;
   return shape;
 }
 

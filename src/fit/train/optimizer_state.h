@@ -9,8 +9,12 @@
 
 namespace penstock::training {
 
-/// The moments or the momentum of an optimiser in host memory: arrays in the layout of the parameters, as checkpoints
-/// keep them. The update itself is ops::optimizer() of ops/training/training.h.
+/// Name of the average of the weights among the slots.
+constexpr const char* average_name = "average";
+
+/// The moments or the momentum of an optimiser in host memory, and behind them the average of the weights, if there is
+/// one: arrays in the layout of the parameters, as checkpoints keep them. The update itself is ops::optimizer() of
+/// ops/training/training.h.
 struct OptimizerState {
   struct Slot {
     std::string name;  // "first_moment"

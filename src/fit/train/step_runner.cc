@@ -14,6 +14,13 @@ constexpr std::size_t steps_ahead = 4;
 
 }  // namespace
 
+void StepRunner::for_each_slot(const auto& visit) {
+  for (OptimizerState::Slot& slot : optimizer_.slots) {
+    const bool is_average = slot.name == average_name;
+    visit(is_average ? averages_ : &slot == optimizer_.slots.data() ? first_ : second_, slot.values);
+  }
+}
+
 StepRunner::StepRunner(Model::Impl& model, const nn::TrainingShape& training, const Execution& execution,
                        OptimizerState& optimizer, const StepState& state, std::vector<float> carried,
                        Index carried_rows)
@@ -29,12 +36,10 @@ StepRunner::StepRunner(Model::Impl& model, const nn::TrainingShape& training, co
   const std::size_t store = weights_->values().bytes();
   gradients_ = ops::Buffer(queue_, store);
   gradients_.zero();
-  first_ = ops::Buffer(queue_, store);
-  first_.upload(optimizer.slots[0].values.data(), store);
-  if (optimizer.slots.size() > 1) {
-    second_ = ops::Buffer(queue_, store);
-    second_.upload(optimizer.slots[1].values.data(), store);
-  }
+  for_each_slot([&](ops::Buffer& buffer, std::vector<float>& values) {
+    buffer = ops::Buffer(queue_, store);
+    buffer.upload(values.data(), store);
+  });
   status_ = ops::Buffer(queue_, static_cast<std::size_t>(ops::StatusLayout::bytes(model.spec.blocks)));
   status_.zero();
   status_.upload(&state, sizeof state);
@@ -96,6 +101,7 @@ void StepRunner::bind(graph::Workspace& workspace) const {
   workspace.bind(graph::Home::gradients, gradients_.data());
   workspace.bind(graph::Home::first_moments, first_.data());
   workspace.bind(graph::Home::second_moments, second_.data());
+  workspace.bind(graph::Home::averages, averages_.data());
   workspace.bind(graph::Home::status, status_.data());
   workspace.bind(graph::Home::state_in, state_in_.data());
   workspace.bind(graph::Home::state_out, state_out_.data());
@@ -148,8 +154,7 @@ std::optional<StepResult> StepRunner::take(bool wait) {
 void StepRunner::synchronize() {
   queue_.synchronize();
   const std::size_t store = weights_->values().bytes();
-  first_.download(optimizer_.slots[0].values.data(), store);
-  if (second_.bytes() > 0) second_.download(optimizer_.slots[1].values.data(), store);
+  for_each_slot([&](ops::Buffer& buffer, std::vector<float>& values) { buffer.download(values.data(), store); });
   carried_.resize(static_cast<std::size_t>(carried_rows_ * model_.state_size));
   if (!carried_.empty()) state_in_.download(carried_.data(), carried_.size() * sizeof(float));
   model_.take_weights_from(execution_.device);

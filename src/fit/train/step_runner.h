@@ -57,6 +57,8 @@ class StepRunner {
     StepResult expected;
     bool busy = false;
   };
+  /// Calls visit(buffer, values) for each slot of the optimiser, with its copy on the device.
+  void for_each_slot(const auto& visit);
   Shape& shape_for(const ops::Target& target);
   void forget_recordings() {
     shapes_.for_each([](Shape& shape) { shape.recording.reset(); });
@@ -74,7 +76,7 @@ class StepRunner {
   // Batches have one shape, or two where the last of a pass is shorter.
   LastUsedCache<ops::Target, Shape> shapes_{2};
   DeviceBatch batch_;
-  ops::Buffer gradients_, first_, second_, status_, state_in_, state_out_;
+  ops::Buffer gradients_, first_, second_, averages_, status_, state_in_, state_out_;
   std::vector<Slot> slots_;
   std::size_t next_ = 0;
   std::deque<std::size_t> under_way_;  // slots, oldest first

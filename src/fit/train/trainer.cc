@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "base/check.h"
 #include "base/plural.h"
@@ -84,6 +85,7 @@ Trainer::Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options,
       stopping_(options_, {}),
       guard_(guard_options(options_, loss_, model)) {
   if (!model.origin.empty()) identity_["origin"] = model.origin;
+  if (options.average > 0.0) std::ranges::copy(model.parameters->values(), optimizer_.slots.back().values.begin());
   if (resume) {
     state_ = load_checkpoint(options.checkpoint_path, model, optimizer_, data, identity_);
     seconds_before_ = state_.seconds;
@@ -213,10 +215,26 @@ void Trainer::give_up_if_hopeless(const StepResult& result, bool last) const {
             counted(state.skipped_in_a_row, "step"));
 }
 
-Evaluation Trainer::evaluation(Index most_batches) const {
+void Trainer::swap_average() {
+  if (options_.average == 0.0) return;
+  std::ranges::swap_ranges(optimizer_.slots.back().values, model_.parameters->values());
+  model_.parameters->changed();
+  model_.weights_on(options_.execution.device);
+}
+
+Evaluation Trainer::evaluation(Index most_batches) {
   TrainOptions options = options_;
   options.validation_batches = most_batches;
-  return evaluate_checked(model_, data_, options);
+  if (options_.average > 0.0) runner_->synchronize();
+  swap_average();
+  try {
+    const Evaluation result = evaluate_checked(model_, data_, options);
+    swap_average();
+    return result;
+  } catch (...) {
+    swap_average();
+    throw;
+  }
 }
 
 void Trainer::validate(double seconds, Index most_batches) {
@@ -239,8 +257,10 @@ void Trainer::judge(const Evaluation& evaluation, bool by_steps) {
   const bool better = stopping_.note(evaluation.loss, submitted_, by_steps);
   if (better) {
     runner_->synchronize();
-    const auto values = model_.parameters->values();
-    state_.best.assign(values.begin(), values.end());
+    const std::span<const float> values = model_.parameters->values();
+    const std::span answering =
+        options_.average > 0.0 ? std::span<const float>(optimizer_.slots.back().values) : values;
+    state_.best.assign(answering.begin(), answering.end());
   }
   if (by_steps && stopping_.exhausted()) {
     const double begin = fraction(submitted_, submitted_scored_, seconds());
@@ -358,7 +378,10 @@ void Trainer::finish() {
     unless_interrupted([&] { judge(evaluation(options_.validation_batches), false); });
     restore_best();
     result_.model_step = stopping_.history().best_step;
+  } else {
+    swap_average();
   }
+  options_.average = 0.0;                               // the model answers by now
   unless_interrupted([&] { validate(seconds(), 0); });  // the figure that is quoted is of all that was held out
   result_.stopped_early = stopping_.cooling() && !result_.interrupted;
   if (result_.interrupted || !result_.gave_up.empty() || result_.validation->scored == 0) return;

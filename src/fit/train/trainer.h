@@ -43,7 +43,9 @@ class Trainer {
   void validate_if_due();
   /// Scores at most `most_batches` of the held-out batches; 0: all.
   void validate(double seconds, Index most_batches);
-  Evaluation evaluation(Index most_batches) const;
+  Evaluation evaluation(Index most_batches);
+  /// Exchanges the weights with their average, if there is one.
+  void swap_average();
   /// Takes note of a validation of the weights as they are: keeps them if they are the best, or ends the run.
   void judge(const Evaluation& evaluation, bool by_steps);
   /// The model's weights become the best ones, if there are any.

@@ -92,14 +92,15 @@ void add_flat_kernels(std::vector<KernelSource>& list, Storage storage) {
 }
 
 std::vector<KernelSource> other_kernels() {
+#define PENSTOCK_UPDATE(rule, ...) optimizer_source({.kind = OptimizerKind::rule, .copy = false}),
 #define PENSTOCK_BEGIN(schedule, ...) begin_step_source(ScheduleKind::schedule),
   std::vector<KernelSource> list = {PENSTOCK_SCHEDULES(PENSTOCK_BEGIN) decide_source(),
                                     sum_squares_source(false),
                                     sum_squares_source(true),
                                     sum_parts_source(false),
                                     sum_parts_source(true),
-                                    optimizer_source({.copy = false}),
-                                    loss_source({}, LossPart::weights),
+                                    PENSTOCK_OPTIMIZERS(PENSTOCK_UPDATE) PENSTOCK_UPDATE(average)
+                                        loss_source({}, LossPart::weights),
                                     loss_source({}, LossPart::finish),
                                     loss_source({}, LossPart::finish_weights)};
   for (const int bits : {1, 9, 11}) {

@@ -112,8 +112,8 @@ TEST_P(ElementKernelsOf, OptimisersAreTheSameToTheLastBit) {
   StepState state{};
   state.gradient_factor = 0.37f, state.rate = 0.003f, state.root_correction = 1.7f;
   constexpr float keep = 0.999f;
-  for (const OptimizerKind kind :
-       {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::rmsprop}) {
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lion,
+                                   OptimizerKind::rmsprop, OptimizerKind::average}) {
     for (const Index n : kLengths) {
       const std::vector<float> gradients = normals(n);
       std::vector<float> values = normals(n), first = normals(n), second = normals(n);
@@ -131,6 +131,8 @@ TEST_P(ElementKernelsOf, OptimisersAreTheSameToTheLastBit) {
           const float mean = args.beta1 * m[i] + args.rest1 * g;
           wanted[i] = keep * wanted[i] - state.rate * static_cast<float>((mean > 0.0f) - (mean < 0.0f));
           m[i] = args.beta2 * m[i] + args.rest2 * g;
+        } else if (kind == OptimizerKind::average) {
+          m[i] = args.beta1 * m[i] + args.rest1 * wanted[i];
         } else if (kind == OptimizerKind::rmsprop) {
           m[i] = args.beta2 * m[i] + args.rest2 * g * g;
           wanted[i] = keep * wanted[i] - state.rate * g / (std::sqrt(m[i]) + args.epsilon);

@@ -75,9 +75,11 @@ class Checkpoint : public testing::Test {
 };
 
 TEST_F(Checkpoint, AResumedRunEndsInTheSameBits) {
-  for (const Optimizer optimizer : {Optimizer::adamw, Optimizer::sgd}) {
-    TrainOptions given = options(path_);
-    given.optimizer = optimizer;
+  std::vector<TrainOptions> kinds(4, options(path_));
+  kinds[1].optimizer = Optimizer::sgd;
+  kinds[2].average = 0.9;
+  kinds[3].schedule = Schedule::plateau, kinds[3].validate_steps = 1, kinds[3].learning_rate = 1e-5;
+  for (const TrainOptions& given : kinds) {
     const std::vector<float> expected = uninterrupted(given);
     for (const Index cut : {1, 10, 19}) {
       train_part(given, cut);

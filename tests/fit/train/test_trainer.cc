@@ -214,6 +214,26 @@ TEST(Train, ClippingScalesTheUpdate) {
   EXPECT_NEAR(std::sqrt(squares), 1.0, 1e-3);
 }
 
+TEST(Train, TheModelBecomesTheAverageOfItsWeights) {
+  const auto trained = [](Index count, double average) {
+    CopyTask data;
+    Model model({.cell = "gru", .width = 4}, data.description(), 1);
+    TrainOptions options = steps(count);
+    options.warmup = 0.0, options.final_rate = 1.0, options.average = average;
+    if (count > 0) train(model, data, options);
+    return weights(model);
+  };
+  constexpr Index count = 30;
+  const std::vector<float> first = trained(0, 0.0);
+  std::vector<double> expected(first.begin(), first.end());
+  for (Index i = 1; i <= count; ++i) {
+    const std::vector<float> now = trained(i, 0.0);
+    for (std::size_t at = 0; at < now.size(); ++at) expected[at] = 0.9 * expected[at] + 0.1 * now[at];
+  }
+  const std::vector<float> average = trained(count, 0.9);
+  for (std::size_t at = 0; at < average.size(); ++at) EXPECT_NEAR(average[at], expected[at], 1e-6);
+}
+
 TEST(Train, CarriesTheState) {
   // With windows of two steps the label, two steps back, always lies in an earlier window.
   const auto accuracy = [](bool carry) {

@@ -24,7 +24,7 @@ _ELSEWHERE = {
     "tensorboard": (None, "metrics= writes the measurements; penstock.train writes events for TensorBoard"),
 }
 #: Arguments that the library completes.
-_COMPLETED = (*_LIMITS, "batch", "length", "learning_rate", "weight_decay", "warmup", "clip", "rollbacks", "carry_state",
+_COMPLETED = (*_LIMITS, "batch", "length", "learning_rate", "weight_decay", "warmup", "clip", "average", "rollbacks", "carry_state",
               "loss", "schedule", "validate_every", "validate_steps", "patience", "keep_best", "log_every", "checkpoint_every",
               "seed", "threads", "filters")  # fmt: skip
 
@@ -62,8 +62,6 @@ def _check_names(said):
     for name in ("accumulate", "checkpoints"):
         if not isinstance(said[name], int) or said[name] < 1:
             raise InvalidArgument(f"{name} must be a whole number of at least 1, not {said[name]!r}")
-    if not 0.0 <= said["average"] < 1.0:
-        raise InvalidArgument(f"average must be at least 0 and below 1, not {said['average']}")
     if not said["rank_timeout"] >= 1.0:
         raise InvalidArgument(f"rank_timeout must be at least 1 (seconds), not {said['rank_timeout']}")
     if said["resume"] and said["checkpoint"] is None:

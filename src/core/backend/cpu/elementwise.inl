@@ -148,6 +148,7 @@ inline UpdateKernel UpdateOf(OptimizerKind kind) {
 #define PENSTOCK_UPDATE(name, Rule, ...) \
   if (kind == OptimizerKind::name) return &Update<Rule>;
   PENSTOCK_OPTIMIZERS(PENSTOCK_UPDATE)
+  PENSTOCK_UPDATE(average, WeightAverage)
 #undef PENSTOCK_UPDATE
   return nullptr;
 }

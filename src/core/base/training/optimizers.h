@@ -60,3 +60,13 @@ struct RmsProp {
     value = keep * value - StepDivide(V(state.rate) * g, StepSqrt(first) + V(args.epsilon));
   }
 };
+
+/// No optimiser: keeps the moving average of the values in `first`, whose weight of the past is beta1.
+struct WeightAverage {
+  static constexpr int kMoments = 1;
+  static constexpr bool kCorrects = false;
+  template <class V, class Arguments, class State>
+  PENSTOCK_STEP void Update(const Arguments& args, const State&, V, V, V& value, V& first, V&) {
+    first = V(args.beta1) * first + V(args.rest1) * value;
+  }
+};

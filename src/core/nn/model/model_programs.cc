@@ -95,6 +95,13 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
   builder.node(ops::decide(training.rules), {step.state}, {step.state}, Phase::update);
   builder.node(ops::optimizer(optimizer), {gradients, step.state, values, first, second},
                {values, first, second, builder.casts()}, Phase::update);
+  if (training.average > 0.0) {
+    optimizer.kind = OptimizerKind::average;
+    optimizer.beta1 = training.average;
+    const ValueId averages = store("averages", Home::averages);
+    builder.node(ops::optimizer(optimizer), {gradients, step.state, values, averages, ValueId{}},
+                 {values, averages, ValueId{}, builder.casts()}, Phase::update);
+  }
   if (builder.state_size() == 0) return;
   const auto state = [&](const char* name, Home home) {
     return builder.external(name, home, Extent::rows, builder.state_size(), master);
