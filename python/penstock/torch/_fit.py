@@ -2,63 +2,30 @@
 
 from __future__ import annotations
 
-import os
+import inspect
 
 from .._library_objects import dataset_of, model_of
+from ..training import train
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TextIO
+    from typing import Any
 
     from ..datasets import Dataset
     from ..models import Model
-    from ..training import Progress, TrainResult
+    from ..training import TrainResult
 
 
 def fit(
     model: Model,
     data: Dataset,
     *,
-    steps: int | None = None,
-    seconds: float | None = None,
-    epochs: float | None = None,
-    seeds: int = 1,
-    filters: bool = True,
-    batch: int | None = None,
-    length: int | None = None,
-    learning_rate: float | None = None,
-    weight_decay: float = 0.01,
-    warmup: float = 0.05,
-    clip: float = 1.0,
-    average: float = 0.0,
-    rollbacks: int = 10,
-    carry_state: bool = True,
-    loss: str = "auto",
-    optimizer: str = "adamw",
-    schedule: str = "cosine",
-    validate_every: float | None = None,
-    validate_steps: int | None = None,
-    patience: int | None = None,
-    keep_best: bool | None = None,
-    log_every: float = 0.5,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: float = 30.0,
-    resume: bool = False,
-    metrics: str | os.PathLike[str] | None = None,
-    tensorboard: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    device: str | None = None,
-    precision: str | None = None,
-    threads: int = 0,
-    exact: bool = False,
-    callback: Callable[[Progress], object] | None = None,
-    progress: bool | TextIO = True,
     sharding: str = "ddp",
     accumulate: int = 1,
     compile: bool | str = False,
     checkpoints: int = 2,
     rank_timeout: float = 30.0,
+    **options: Any,
 ) -> TrainResult:
     """Trains a model of a text, a series or labels with PyTorch, on one device or, under torchrun and the like, on many.
 
@@ -66,7 +33,7 @@ def fit(
     against instability. The loss curve is the same for any number of ranks, up to rounding. Call it on every rank with
     the same arguments; the model gets the weights on rank 0, and there the callback is called.
 
-    The arguments up to ``progress`` are those of :func:`penstock.train`, with these differences:
+    ``options`` are those of :func:`penstock.train`, with these differences:
 
     * ``batch`` is the global batch, which the ranks share.
     * ``checkpoint`` is a folder that all ranks see. It holds ``checkpoints`` checkpoints, each one resumed by any number
@@ -103,8 +70,20 @@ def fit(
     >>> data = penstock.open_text("book.txt")  # doctest: +SKIP
     >>> penstock.torch.fit(penstock.Model(data), data, steps=1000)  # doctest: +SKIP
     """
-    said = dict(locals())
+    own = {name: value for name, value in locals().items() if name != "options"}
     model_of(model), dataset_of(data)  # raise TypeError for other types
+    said = inspect.signature(train).bind(model, data, **options)
+    said.apply_defaults()
     from ._fitting.run import run  # which imports much of torch.distributed
 
-    return run(said)
+    return run({**said.arguments, **own})
+
+
+def _full_signature() -> inspect.Signature:
+    """Returns the signature of fit() with the options of penstock.train in it, for help() and the command line."""
+    mine, theirs = inspect.signature(fit), inspect.signature(train).parameters
+    own = [each for name, each in mine.parameters.items() if name not in theirs and name != "options"]
+    return mine.replace(parameters=[*theirs.values(), *own])
+
+
+fit.__signature__ = _full_signature()  # type: ignore[attr-defined]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 
 from ... import _core
 from ...errors import InvalidArgument, Unsupported
+from ...training import train
 from . import optimizers
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -16,17 +18,15 @@ if TYPE_CHECKING:
     from ...datasets import Dataset
     from ...models import Model
 
-_LIMITS = ("steps", "seconds", "epochs")
-#: Arguments of penstock.train that other values than these are refused for, and what to use.
-_ELSEWHERE = {
-    "seeds": (1, "train each seed by itself, or an ensemble with penstock.train"),
-    "exact": (False, "penstock.train has it"),
-    "tensorboard": (None, "metrics= writes the measurements; penstock.train writes events for TensorBoard"),
-}
+#: Arguments of penstock.train that are not for the library.
+_OWN = ("optimizer", "checkpoint", "resume", "metrics", "device", "precision", "callback", "progress", "model", "data")
 #: Arguments that the library completes.
-_COMPLETED = (*_LIMITS, "batch", "length", "learning_rate", "weight_decay", "warmup", "clip", "average", "rollbacks", "carry_state",
-              "loss", "schedule", "validate_every", "validate_steps", "patience", "keep_best", "log_every", "checkpoint_every",
-              "seed", "threads", "filters")  # fmt: skip
+_COMPLETED = ("steps", "seconds", "epochs", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip", "average",
+              "rollbacks", "carry_state", "loss", "schedule", "validate_every", "validate_steps", "patience", "keep_best",
+              "log_every", "checkpoint_every", "seed", "threads", "filters")  # fmt: skip
+#: What to use instead of others, which are refused.
+_REMEDIES = {"seeds": "train each seed by itself, or an ensemble with penstock.train",
+             "tensorboard": "metrics= writes the measurements; penstock.train writes events for TensorBoard"}  # fmt: skip
 
 
 def resolve(model: Model, data: Dataset, said: Mapping[str, Any], device: str) -> types.SimpleNamespace:
@@ -36,8 +36,9 @@ def resolve(model: Model, data: Dataset, said: Mapping[str, Any], device: str) -
         InvalidArgument: An option is impossible, or options contradict each other.
         Unsupported: An option is penstock.train's alone.
     """
-    for name, (only, remedy) in _ELSEWHERE.items():
-        if said[name] != only:
+    for name, parameter in inspect.signature(train).parameters.items():
+        if name not in _OWN + _COMPLETED and said[name] != parameter.default:
+            remedy = _REMEDIES.get(name, "penstock.train has it")
             raise Unsupported(f"penstock.torch.fit has no {name}={said[name]!r}: {remedy}")
     _check_names(said)
     request = {name: said[name] for name in _COMPLETED if said[name] is not None}

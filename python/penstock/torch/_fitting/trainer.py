@@ -448,6 +448,10 @@ _IDENTITY = ("batch", "length", "learning_rate", "weight_decay", "warmup", "fina
              "optimizer", "seed", "schedule", "average", "patience")  # fmt: skip
 
 
+#: The losses of regression, as functions of the difference of an output and its target.
+_TERMS = {"mse": torch.square, "mae": torch.abs}
+
+
 def _is_bounded(cell):
     return cell in ("elman", "gru", "gru-before", "lstm", "slstm")
 
@@ -462,6 +466,6 @@ def _loss_of(output, batch, kind):
     else:
         # Outputs that are not scored may be infinite: they must not reach the sum.
         difference = torch.where(batch.weights > 0, output - batch.targets, 0.0)
-        loss = (batch.weights * (difference.square() if kind == "mse" else difference.abs())).sum()
+        loss = (batch.weights * _TERMS[kind](difference)).sum()
         scored, right = (batch.weights > 0).any(-1), loss.new_zeros(())
     return loss, torch.stack([loss.detach().double(), scored.sum().double(), right.double()])
