@@ -1,6 +1,5 @@
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,13 +50,7 @@ int export_model(ExportArguments arguments) {
     require_task(model, arguments.model, Task::forecast, "--allow-negative");
     model.allow_negative();
   }
-  if (arguments.output.empty()) {
-    arguments.output = std::filesystem::path(arguments.model).replace_extension(".onnx").string();
-  }
-  check_files({{"MODEL", arguments.model}}, {{"--output", arguments.output}}, arguments.force);
-  check_writable_file("--output", arguments.output);
-  if (!arguments.force)
-    check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
+  arguments.output = resolve_output(arguments.output, {{"MODEL", arguments.model}}, ".onnx", arguments.force);
   const OnnxModel onnx = save_onnx(model, arguments.output, arguments.onnx);
   if (arguments.json) {
     return print_answer(json_line({{"output", arguments.output},

@@ -1,5 +1,4 @@
 #include <charconv>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,14 +50,7 @@ NetworkImport options_of(const ImportArguments& arguments) {
 
 int import_network(ImportArguments arguments) {
   require_given(arguments.file, "FILE");
-  if (arguments.output.empty()) {
-    arguments.output = std::filesystem::path(arguments.file).replace_extension(".safetensors").string();
-  }
-  check_files({{"FILE", arguments.file}}, {{"--output", arguments.output}}, arguments.force);
-  check_writable_file("--output", arguments.output);
-  if (!arguments.force) {
-    check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
-  }
+  arguments.output = resolve_output(arguments.output, {{"FILE", arguments.file}}, ".safetensors", arguments.force);
   const penstock::Network network = penstock::Network::import_onnx(arguments.file, options_of(arguments));
   network.save(arguments.output);
   if (arguments.json) {

@@ -379,11 +379,7 @@ int predict(const CLI::App& app, const PredictArguments& arguments) {
   inputs.push_back({"MODEL", arguments.model});
   const bool prints = arguments.output.empty() || arguments.output == "-";
   check_files(inputs, {{prints ? "standard output" : "--output", prints ? "-" : arguments.output}}, arguments.force);
-  if (!arguments.output.empty() && arguments.output != "-") {
-    check_writable_file("--output", arguments.output);
-    if (!arguments.force)
-      check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
-  }
+  if (!prints) check_new_output(arguments.output, arguments.force);
   catch_interrupts();
   return Prediction(app, arguments, load_model("predict", arguments.model, arguments.data)).run();
 }

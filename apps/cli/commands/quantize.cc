@@ -171,14 +171,8 @@ int quantize_model(const CLI::App& app, QuantizeArguments arguments) {
     fail(ErrorCode::invalid_argument, "--data must be a file, not -: it is read once for each model that is scored");
   }
   Model model = load_model("quantize", arguments.model);
-  if (arguments.output.empty()) {
-    arguments.output = std::filesystem::path(arguments.model).replace_extension(".int8.safetensors").string();
-  }
-  check_files({{"MODEL", arguments.model}, {"--data", arguments.data}}, {{"--output", arguments.output}},
-              arguments.force);
-  check_writable_file("--output", arguments.output);
-  if (!arguments.force)
-    check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
+  arguments.output = resolve_output(arguments.output, {{"MODEL", arguments.model}, {"--data", arguments.data}},
+                                    ".int8.safetensors", arguments.force);
   if (arguments.allow_negative) model.allow_negative();
   refuse_foreign_options(app, model, arguments.model);
   if (reads_task_only(model)) {

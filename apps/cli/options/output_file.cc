@@ -124,6 +124,11 @@ void check_not_there(const std::string& option, const std::string& path, const s
        advice);
 }
 
+void check_new_output(const std::string& path, bool force) {
+  check_writable_file("--output", path);
+  if (!force) check_not_there("--output", path, "--force replaces it, -o FILE writes another one");
+}
+
 std::vector<InputFile> input_files(const std::string& role, const std::vector<std::string>& paths) {
   std::vector<InputFile> files;
   for (const std::string& path : paths) files.push_back({role, path});
@@ -133,6 +138,14 @@ std::vector<InputFile> input_files(const std::string& role, const std::vector<st
 void check_files(std::vector<InputFile> inputs, const std::vector<OutputFile>& outputs, bool force) {
   for (const std::string& path : configuration_files()) inputs.push_back({"--config", path});
   check_outputs(inputs, outputs, force ? "" : "--force replaces it");
+}
+
+std::string resolve_output(std::string output, const std::vector<InputFile>& inputs, const char* extension,
+                           bool force) {
+  if (output.empty()) output = fs::path(inputs.front().path).replace_extension(extension).string();
+  check_files(inputs, {{"--output", output}}, force);
+  check_new_output(output, force);
+  return output;
 }
 
 std::string OutputLock::path_for(const std::string& output) { return behind_links(output) + ".lock"; }

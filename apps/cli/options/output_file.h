@@ -21,6 +21,13 @@ void refuse_standard_output(const std::string& option, const std::string& path);
 /// ends the message: which option does what.
 void check_not_there(const std::string& option, const std::string& path, const std::string& advice);
 
+/// Both checks, for --output.
+void check_new_output(const std::string& path, bool force);
+
+/// Returns the file that a command makes of its first input, `output` or the input's path with another extension, after
+/// these checks.
+std::string resolve_output(std::string output, const std::vector<InputFile>& inputs, const char* extension, bool force);
+
 /// Returns files with one role in messages.
 std::vector<InputFile> input_files(const std::string& role, const std::vector<std::string>& paths);
 

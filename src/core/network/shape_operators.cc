@@ -106,31 +106,12 @@ void run_cast(const Step& step, const Memory& memory) {
 
 /// ONNX's number of a type: of those that there are here.
 bool type_of_number(Index number, Type& type) {
-  switch (number) {
-    case 1:
-      type = Type::f32;
-      return true;
-    case 2:
-      type = Type::u8;
-      return true;
-    case 3:
-      type = Type::i8;
-      return true;
-    case 6:
-      type = Type::i32;
-      return true;
-    case 7:
-      type = Type::i64;
-      return true;
-    case 9:
-      type = Type::boolean;
-      return true;
-    case 11:
-      type = Type::f64;
-      return true;
-    default:
-      return false;
-  }
+  constexpr std::pair<Index, Type> known[] = {{1, Type::f32}, {2, Type::u8},      {3, Type::i8},  {6, Type::i32},
+                                              {7, Type::i64}, {9, Type::boolean}, {11, Type::f64}};
+  const auto* const found = std::ranges::find(known, number, &std::pair<Index, Type>::first);
+  if (found == std::end(known)) return false;
+  type = found->second;
+  return true;
 }
 
 Status prepare_cast(Preparation& p) {

@@ -16,6 +16,7 @@
 #include "base/threads.h"
 #include "nn/layer/recurrent_graph.h"
 #include "nn/model/model_impl.h"
+#include "ops/recurrence/explain.h"
 #include "plan/cpu/pays_for_team.h"
 
 namespace penstock {
@@ -95,7 +96,7 @@ void refuse_exact_on_gpu(const Execution& execution) {
 CallWork work_of(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
                  const Execution& execution) {
   refuse_exact_on_gpu(execution);
-  nn::refuse_f16_on_cpu(execution);
+  ops::check_precision(execution);
   CallWork work{.target = model_target(question.rows, question.steps, execution), .graphs = {}};
   ops::Target& target = work.target;
   target.flags.set(CallFlag::training, question.training);
@@ -220,13 +221,6 @@ DeviceChoice choose(const WorkOn& work_on, const DeviceQuestion& question, const
 }
 
 }  // namespace
-
-void refuse_f16_on_cpu(const Execution& execution) {
-  const bool of_gpus = execution.precision == Precision::f16 || execution.precision == Precision::tf32;
-  if (execution.device.is_cuda() || !of_gpus) return;
-  fail(ErrorCode::unsupported, "{} needs a GPU; CPUs support full, bf16-weights and bf16",
-       to_string(execution.precision));
-}
 
 DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
                            const plan::Machine& machine, const std::string& missing) {

@@ -17,7 +17,4 @@ DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, c
 DeviceChoice choose_device(const RecurrentSpec& spec, const DeviceQuestion& question, const plan::Machine& machine,
                            const std::string& missing);
 
-/// Throws Error(unsupported) for f16 on the CPU.
-void refuse_f16_on_cpu(const Execution& execution);
-
 }  // namespace penstock::nn

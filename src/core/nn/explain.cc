@@ -21,7 +21,7 @@ constexpr const char* nothing_to_choose = "nothing to choose";  // in nodes with
 /// The machine that is asked about, and the device on it.
 plan::Machine machine_asked(Execution& execution, const std::string& chip) {
   if (chip.empty()) {
-    nn::refuse_f16_on_cpu(execution);
+    ops::check_precision(execution);
     return nn::machine_of(execution);
   }
   if (!execution.device.is_cuda()) execution.device = Device::cuda(0);

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "custom/cell.h"
 #include "ops/recurrence/cpu_layer_space.h"
+#include "ops/recurrence/explain.h"
 #include "plan/cpu/pays_for_team.h"
 
 namespace penstock::ops {
@@ -54,10 +55,7 @@ CpuLayer<Real>::CpuLayer(const Recurrence& form, Precision precision, bool exact
       products_(cpu::product_kernels<Real>()),
       elements_(cpu::element_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
-  if (precision == Precision::f16 || precision == Precision::tf32) {
-    fail(ErrorCode::unsupported, "precision {} needs a GPU; CPUs support full, bf16-weights and bf16",
-         to_string(precision));
-  }
+  check_precision({.precision = precision});
 }
 
 template <class Real>

@@ -52,6 +52,13 @@ std::vector<PlanReport> scan_reports(const Recurrence& shape, bool backward, con
 
 }  // namespace
 
+void check_precision(const Execution& execution) {
+  const bool of_gpus = execution.precision == Precision::f16 || execution.precision == Precision::tf32;
+  if (execution.device.is_cuda() || !of_gpus) return;
+  fail(ErrorCode::unsupported, "precision {} needs a GPU; CPUs support full, bf16-weights and bf16",
+       to_string(execution.precision));
+}
+
 plan::Problem cpu_problem(const Recurrence& shape, const Target& target) {
   Execution execution = target.execution;
   if (target.has(CallFlag::step)) execution.threads = 1;

@@ -12,6 +12,9 @@ namespace penstock::ops {
 std::vector<PlanReport> explain_recurrence(const Recurrence& shape, bool backward, const Target& target,
                                            const plan::Machine& machine);
 
+/// Throws Error(unsupported) for precisions of GPUs on a CPU.
+void check_precision(const Execution& execution);
+
 /// Return the problems that executables of a recurrence ask the planner to solve.
 plan::Problem cpu_problem(const Recurrence& shape, const Target& target);
 plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const Target& target);
