@@ -374,6 +374,11 @@ def test_impossible_options(text, options, words):
         run(ours.fit, text, **options)
 
 
+def test_unknown_options(text):
+    with pytest.raises(TypeError, match=r"^fit\(\) has no argument 'lr', did you mean 'learning_rate'\?$"):
+        run(ours.fit, text, lr=0.01)
+
+
 @pytest.mark.parametrize("options", [{"seeds": 2}, {"exact": True}, {"tensorboard": "here"}, {"precision": "f16"}])
 def test_options_of_penstock_train_alone(text, options):
     with pytest.raises(penstock.Unsupported, match="penstock.train"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+from .._keywords import no_argument
 from .._library_objects import dataset_of, model_of
 from ..training import train
 
@@ -72,7 +73,10 @@ def fit(
     """
     own = {name: value for name, value in locals().items() if name != "options"}
     model_of(model), dataset_of(data)  # raise TypeError for other types
-    said = inspect.signature(train).bind(model, data, **options)
+    signature = inspect.signature(train)
+    for name in options.keys() - signature.parameters.keys():
+        raise TypeError(no_argument(train, "fit", name))
+    said = signature.bind(model, data, **options)
     said.apply_defaults()
     from ._fitting.run import run  # which imports much of torch.distributed
 
