@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "commands/commands.h"
+#include "limit_spinning.h"
 #include "options/configuration.h"
 #include "options/options.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"
 #include "penstock/version.h"
 #include "terminal/signals.h"
-#include "terminal/spinning.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "answers/rows.h"
+#include "answers/input_findings.h"
 #include "answers/stream_state.h"
 #include "penstock/interval_tracker.h"
 #include "penstock/stream.h"

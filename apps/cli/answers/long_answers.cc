@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "answers/step_answers.h"
+#include "answers/written_values.h"
 #include "penstock/error.h"
 #include "penstock/interval_tracker.h"
 #include "terminal/describe.h"

@@ -15,7 +15,7 @@
 #include <memory>
 
 #include "answers/compare_series.h"
-#include "answers/rows.h"
+#include "answers/input_findings.h"
 #include "answers/step_answers.h"
 #include "answers/text_score.h"
 #include "penstock/error.h"

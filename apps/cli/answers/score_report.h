@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "answers/rows.h"
+#include "answers/input_findings.h"
 #include "penstock/train/score_rows.h"
 #include "terminal/describe.h"
 

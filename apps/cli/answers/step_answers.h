@@ -62,14 +62,8 @@ class ByteAnswers {
   Index scored_ = 0;
 };
 
-/// A forecast of a column with as many digits as the float carries that it was made of; the rest would be noise.
-std::string number_text(double value, const Column& column);
-
 /// Throws Error(numerical) unless all outputs of a model are finite.
 void require_finite(std::span<const float> outputs);
-
-/// A row of a table in CSV, with its line end; fields stand in quotes where they need them.
-std::string csv_row(std::span<const std::string> fields, char delimiter);
 
 /// Answers to rows: forecasts in raw units ("co2+1", "co2+2", ...), or the likeliest label and its probability.
 /// Columns of the input that were asked for (`kept`) stand in front. Quantiles stand behind each forecast: "co2+1

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "answers/input_findings.h"
 #include "answers/long_answers.h"
-#include "answers/rows.h"
 #include "answers/step_answers.h"
 #include "answers/text_score.h"
 #include "commands/commands.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "answers/group_streams.h"
-#include "answers/rows.h"
+#include "answers/input_findings.h"
 #include "answers/step_answers.h"
 #include "answers/stream_state.h"
 #include "commands/commands.h"

@@ -19,7 +19,7 @@ import numpy as np
 from .. import _core
 from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
 from ._hdf5 import DEEPEST, cell_groups, h5py_package, opened
-from ._keras_cells import CLASSES, parsed, plain, settings
+from ._keras_config import CLASSES, parsed, plain, settings
 from ._limits import Limits, reading
 from ._weights import (
     RecurrentWeights,

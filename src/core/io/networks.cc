@@ -12,9 +12,9 @@
 #include "io/onnx/read/import.h"
 #include "io/read_file.h"
 #include "io/status_error.h"
+#include "network/input_shapes.h"
 #include "network/network_reader.h"
 #include "network/session.h"
-#include "network/shapes.h"
 #include "penstock/network.h"
 
 namespace penstock {

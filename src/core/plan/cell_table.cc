@@ -9,7 +9,7 @@ namespace penstock {
 namespace plan {
 namespace {
 
-#include "cells/prelude.h"
+#include "cells/functions.h"
 
 #include "cells/list.h"
 

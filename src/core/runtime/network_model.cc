@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "network/shapes.h"
+#include "network/input_shapes.h"
 #include "network/tensor.h"
 #include "runtime/network_file.h"
 

@@ -89,7 +89,7 @@ PENSTOCK_EXPORT(Kernels);
 namespace penstock::runtime {
 namespace {
 
-#include "cells/prelude.h"
+#include "cells/functions.h"
 
 #include "cells/list.h"
 

@@ -1,11 +1,21 @@
 #include <array>
+#include <vector>
 
 #include "base/alive.h"
 #include "base/check.h"
+#include "ops/pointwise/sample.h"
 #include "penstock/stop.h"
 #include "penstock/stream.h"
 
 namespace penstock {
+
+std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double random) {
+  require(!logits.empty(), "logits must not be empty");
+  ops::check_sampling(sampling);
+  require_argument(random >= 0.0 && random < 1.0, "random", random, "in [0, 1)");
+  std::vector<ops::Candidate> scratch(logits.size());
+  return ops::draw(logits, sampling, random, scratch.data());
+}
 
 struct Generator::Impl {
   Impl(const Model& model, const Sampling& chosen, const Execution& execution)

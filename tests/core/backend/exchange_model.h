@@ -164,7 +164,7 @@ class ChipMemory {
   int first_;
 };
 
-/// CopyBarrier of barrier.cuh: a phase ends when all arrivals and all announced bytes are there.
+/// CopyBarrier of sm90.cuh: a phase ends when all arrivals and all announced bytes are there.
 class PhaseBarrier {
  public:
   void init(int arrivals) { arrivals_ = pending_ = arrivals; }

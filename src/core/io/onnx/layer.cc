@@ -15,7 +15,7 @@ namespace penstock::io {
 
 namespace written_cells {
 
-#include "cells/prelude.h"
+#include "cells/functions.h"
 
 #include "cells/list.h"
 

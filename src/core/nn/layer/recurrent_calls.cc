@@ -1,7 +1,7 @@
 // Calls of networks, with host memory and with tensors of the device.
 
 #include "nn/layer/recurrent_impl.h"
-#include "ops/scan/geometry.h"
+#include "ops/batch_rows.h"
 
 namespace penstock {
 
@@ -33,7 +33,7 @@ Tensor one_step(const char* name, const Tensor& tensor) {
 
 template <class Real>
 void Recurrent<Real>::Impl::check_on_host(const Batch& batch) const {
-  ops::Geometry::check(batch);
+  ops::BatchRows::check(batch);
   require(batch.batch_sizes == nullptr, "batch.batch_sizes must be null, as it belongs to forms with the flag sorted");
   require(!batch.by_steps || !device.is_cuda(), "batch.by_steps must be false on {}", to_string(device));
 }
@@ -116,7 +116,7 @@ void Recurrent<Real>::Impl::step_rows(Index rows, const Real* x, Real* y, Real* 
   require(spec.direction == Direction::forward,
           "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
   const Batch batch{.rows = rows};
-  ops::Geometry::check(batch);
+  ops::BatchRows::check(batch);
   require(nn::are_apart(y, rows * spec.hidden_size, x, rows * spec.input_size), "y must not overlap x");
   require(nn::are_apart(y, rows * spec.hidden_size, state, rows * row_state), "y must not overlap state");
   const auto x_view = SequenceView<const Real>::batch_first(x, 1, spec.input_size);
@@ -141,7 +141,7 @@ void Recurrent<Real>::forward(const Batch& batch, const Tensor& x, const Tensor&
                               const Tensor& state_out, RecurrentTape<Real>* tape, const Execution& execution,
                               const Tensor& states) const {
   Impl& impl = held();
-  if (!impl.device.is_cuda()) ops::Geometry::check(batch);
+  if (!impl.device.is_cuda()) ops::BatchRows::check(batch);
   typename Impl::TapeContent* const content = tape != nullptr ? &tape->content() : nullptr;
   if (content != nullptr) impl.start(*content, impl.hash_of(batch));
   RecurrentProgram::Forward given{
@@ -154,7 +154,7 @@ void Recurrent<Real>::backward(const Batch& batch, const Tensor& x, const Tensor
                                const Tensor& dx, const Tensor& dstate_in, RecurrentTape<Real>& tape,
                                const Execution& execution, const Tensor& dstates) {
   Impl& impl = held();
-  if (!impl.device.is_cuda()) ops::Geometry::check(batch);
+  if (!impl.device.is_cuda()) ops::BatchRows::check(batch);
   auto& content = tape.content();
   impl.require_tape_of_this(content);
   require(x.data == content.x.data || content.places == 0, "x must be that of the forward call that filled the tape");

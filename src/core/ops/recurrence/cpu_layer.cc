@@ -141,7 +141,7 @@ void CpuLayer<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* pack
 
 template <class Real>
 void CpuLayer<Real>::prepare(const Batch& batch, const Execution& execution) {
-  geometry_.prepare(batch, x_strides_.row, x_strides_.step, input_, reverse_, !cell_.info.scan);
+  batch_rows_.prepare(batch, x_strides_.row, x_strides_.step, input_, reverse_, !cell_.info.scan);
   const plan::Problem problem = layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution);
   execution_ = execution;
   execution_.threads = problem.threads;
@@ -152,14 +152,14 @@ void CpuLayer<Real>::prepare(const Batch& batch, const Execution& execution) {
 
 template <class Real>
 Index CpuLayer<Real>::chunk_count() const {
-  return plan_.chunk == 0 ? 0 : (geometry_.steps() + plan_.chunk - 1) / plan_.chunk;
+  return plan_.chunk == 0 ? 0 : (batch_rows_.steps() + plan_.chunk - 1) / plan_.chunk;
 }
 
 template <class Real>
 typename CpuLayer<Real>::Tape CpuLayer<Real>::tape(Real* memory) const {
   Carver<Real> carver(memory);
   Tape tape;
-  const Index row = geometry_.cells() * hidden_;
+  const Index row = batch_rows_.cells() * hidden_;
   if (rounds_tape()) {
     tape.rounded_wx = carver.take_rounded(row * G());
   } else if (cell_.info.scan) {
@@ -176,11 +176,11 @@ template <class Real>
 typename CpuLayer<Real>::ForwardSpace CpuLayer<Real>::forward_space(Real* memory, std::size_t* size) const {
   Carver<Real> carver(memory);
   ForwardSpace space;
-  const Index row_state = geometry_.rows() * hidden_;
+  const Index row_state = batch_rows_.rows() * hidden_;
   space.last = carver.take(S() * row_state);
   space.zeros = carver.take(G() * hidden_);
-  if (!input_on_the_way()) space.wx = carver.take(piece_steps() * geometry_.rows() * gates_stride());
-  space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
+  if (!input_on_the_way()) space.wx = carver.take(piece_steps() * batch_rows_.rows() * gates_stride());
+  space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * batch_rows_.rows());
   if (cell_.averages) space.sums = carver.take(2 * G() * row_state);
   space.heads = carver.take(plan_.threads() * head_values());
   for (Real*& h : space.h) h = carver.take(row_state);
@@ -191,7 +191,7 @@ typename CpuLayer<Real>::ForwardSpace CpuLayer<Real>::forward_space(Real* memory
   }
   if (kernels_.rounded_inputs != nullptr) {
     const Index inputs = projected_ ? 0 : kernels_.rounded_inputs(input_), states = rounded_states();
-    space.rounded.x = carver.take_rounded((piece_steps() * geometry_.rows() + cpu::kRoundedRows) * inputs);
+    space.rounded.x = carver.take_rounded((piece_steps() * batch_rows_.rows() + cpu::kRoundedRows) * inputs);
     for (std::uint16_t*& h : space.rounded.h) h = carver.take_rounded(states);
     if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(states);
   }
@@ -203,9 +203,9 @@ template <class Real>
 typename CpuLayer<Real>::ScanSpace CpuLayer<Real>::scan_space(Real* memory, std::size_t* size) const {
   Carver<Real> carver(memory);
   ScanSpace space;
-  space.carry = carver.take(geometry_.rows() * hidden_);
-  if (plan_.algorithm == Algorithm::scan) space.wx = carver.take(geometry_.cells() * G() * hidden_);
-  space.chunks = chunk_space(carver, geometry_.rows() * chunk_count(), hidden_);
+  space.carry = carver.take(batch_rows_.rows() * hidden_);
+  if (plan_.algorithm == Algorithm::scan) space.wx = carver.take(batch_rows_.cells() * G() * hidden_);
+  space.chunks = chunk_space(carver, batch_rows_.rows() * chunk_count(), hidden_);
   if (kernels_.rounded_inputs != nullptr) {
     const Index rows = plan_.threads() * (cpu::kScanSites + cpu::kRoundedRows);
     space.rounded = carver.take_rounded(rows * kernels_.rounded_inputs(input_));
@@ -218,13 +218,13 @@ typename CpuLayer<Real>::ScanSpace CpuLayer<Real>::scan_space(Real* memory, std:
 template <class Real>
 Index CpuLayer<Real>::rounded_states() const {
   const Index copies = int8_ ? plan_.channel_parts : 1;  // of those who share rows, one each
-  return copies * (geometry_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
+  return copies * (batch_rows_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
 }
 
 /// Gradients of all gates at one step, as rounded operands.
 template <class Real>
 Index CpuLayer<Real>::rounded_step() const {
-  return (geometry_.rows() + cpu::kRoundedRows) * heads_ * G() * kernels_.rounded_gradients(hidden_ / heads_);
+  return (batch_rows_.rows() + cpu::kRoundedRows) * heads_ * G() * kernels_.rounded_gradients(hidden_ / heads_);
 }
 
 template <class Real>
@@ -245,9 +245,9 @@ Index CpuLayer<Real>::gates_stride() const {
 /// In bfloat16 all of them are kept.
 template <class Real>
 Index CpuLayer<Real>::gradient_steps() const {
-  if (rounds_gradients()) return geometry_.steps();
-  const Index rows = geometry_.rows();
-  return std::clamp<Index>((cpu::kTransposedRows + rows / 2) / rows, 1, geometry_.steps());
+  if (rounds_gradients()) return batch_rows_.steps();
+  const Index rows = batch_rows_.rows();
+  return std::clamp<Index>((cpu::kTransposedRows + rows / 2) / rows, 1, batch_rows_.steps());
 }
 
 /// A piece's sums are written and read again, for which the panels of the input are read once in a piece instead of at
@@ -255,9 +255,9 @@ Index CpuLayer<Real>::gradient_steps() const {
 template <class Real>
 bool CpuLayer<Real>::input_on_the_way() const {
   if (projected_) return false;
-  if (!packed_ || geometry_.steps() == 1) return true;
+  if (!packed_ || batch_rows_.steps() == 1) return true;
   const auto panels = static_cast<double>(kernels_.dense_input_panels(input_, hidden_, heads_));
-  const double saved = 2 * static_cast<double>(geometry_.rows() * gates_stride()) / plan_.row_parts;
+  const double saved = 2 * static_cast<double>(batch_rows_.rows() * gates_stride()) / plan_.row_parts;
   return panels * (1 - 1 / static_cast<double>(piece_steps())) <= machine_.costs.input_reads * saved;
 }
 
@@ -266,8 +266,8 @@ bool CpuLayer<Real>::input_on_the_way() const {
 template <class Real>
 Index CpuLayer<Real>::piece_steps() const {
   const Index cache = machine_.cached(machine_.costs.input_share, sizeof(Real));
-  const Index step = geometry_.rows() * G() * hidden_;
-  return std::clamp<Index>(cache * plan_.threads() / step, 1, geometry_.steps());
+  const Index step = batch_rows_.rows() * G() * hidden_;
+  return std::clamp<Index>(cache * plan_.threads() / step, 1, batch_rows_.steps());
 }
 
 /// Rows of a piece: as many as keep their inputs and the gradients of their gates in the second-level cache, but enough
@@ -279,15 +279,15 @@ Index CpuLayer<Real>::piece_capacity() const {
   const Index cache = machine_.cached_gradients(rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real));
   const Index row = input_ + cell_.bias_vectors() * channel_vectors() * kernels_.lanes;
   const Index fewest = rounds_gradients() ? 512 : 192;
-  return std::min(std::clamp<Index>(cache / row, fewest, 1024), (geometry_.cells() + 11) / 12 * 12);
+  return std::min(std::clamp<Index>(cache / row, fewest, 1024), (batch_rows_.cells() + 11) / 12 * 12);
 }
 
 template <class Real>
 typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memory, std::size_t* size) const {
   Carver<Real> carver(memory);
   BackwardSpace space;
-  const Index row_state = geometry_.rows() * hidden_;
-  const Index cells = geometry_.cells();
+  const Index row_state = batch_rows_.rows() * hidden_;
+  const Index cells = batch_rows_.cells();
   space.dstate = carver.take(S() * row_state);
   if (cell_.info.scan) {
     const Index capacity = piece_capacity(), width = 2 * kernels_.lanes;
@@ -313,7 +313,7 @@ typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memo
     if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(cells * hidden_);
     for (std::uint16_t*& step : space.rounded.step) step = carver.take_rounded(rounded_step());
   } else {
-    const Index steps = gradient_steps(), rows = steps * geometry_.rows();
+    const Index steps = gradient_steps(), rows = steps * batch_rows_.rows();
     space.dwx = carver.take(rows * gates_stride());
     space.drh = cell_.split_gradients ? carver.take(rows * gates_stride()) : space.dwx;
     space.dlearnt = carver.take(rows * learnt());

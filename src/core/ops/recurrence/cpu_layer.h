@@ -7,8 +7,8 @@
 #include "backend/cpu/machine.h"
 #include "backend/cpu/product_kernels.h"
 #include "base/threads.h"
+#include "ops/batch_rows.h"
 #include "ops/recurrence/layer_pointers.h"
-#include "ops/scan/geometry.h"
 #include "ops/scan/scan_pieces.h"
 #include "penstock/recurrent.h"
 #include "plan/plan.h"
@@ -76,8 +76,8 @@ class CpuLayer {
   /// cut, the results are the same bits. Backward passes in bfloat16 have products over all steps, hence one range.
   void forward(const ForwardPointers<Real>& call, Real* workspace, StepRange range);
   void backward(const BackwardPointers<Real>& call, Real* workspace, StepRange range);
-  StepRange all_steps() const { return {0, geometry_.steps()}; }
-  const Geometry& geometry() const { return geometry_; }
+  StepRange all_steps() const { return {0, batch_rows_.steps()}; }
+  const BatchRows& batch_rows() const { return batch_rows_; }
 
  private:
   struct Tape;
@@ -128,12 +128,12 @@ class CpuLayer {
   BackwardSpace backward_space(Real* memory, std::size_t* size) const;
 
   /// One state from or to the first block of [B, H] of it.
-  void load_state(const Real* block, Real* slots) const { geometry_.to_slots(block, hidden_, slots); }
-  void store_state(const Real* slots, Real* block) const { geometry_.from_slots(slots, hidden_, block); }
+  void load_state(const Real* block, Real* slots) const { batch_rows_.to_slots(block, hidden_, slots); }
+  void store_state(const Real* slots, Real* block) const { batch_rows_.from_slots(slots, hidden_, block); }
   /// The block [B, H] of a state, or null.
   template <class Value>
   Value* state_block(Value* states, Index state, Index pitch) const {
-    return states == nullptr ? nullptr : states + state * pitch * geometry_.rows() * hidden_;
+    return states == nullptr ? nullptr : states + state * pitch * batch_rows_.rows() * hidden_;
   }
   bool streams_tape(const Real* tape) const;
   void forward_dense(const ForwardPointers<Real>& call, const ForwardSpace& space, StepRange range);
@@ -184,7 +184,7 @@ class CpuLayer {
   plan::CpuModel machine_ = cpu::machine();  // as it is when the layer is made
   plan::Problem problem_;
   plan::Plan plan_;
-  Geometry geometry_;
+  BatchRows batch_rows_;
   ScanPieces<Real> pieces_;  // scan cells: how the backward pass cuts the batch
   cpu::CellKernels<Real> kernels_;
   cpu::ProductKernels<Real> products_;

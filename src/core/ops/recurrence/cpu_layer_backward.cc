@@ -29,8 +29,8 @@ void add_column_sums(Index rows, Index columns, const std::uint16_t* matrix, flo
 template <class Real>
 void CpuLayer<Real>::backward(const BackwardPointers<Real>& call, Real* workspace, StepRange range) {
   BackwardSpace space = backward_space(workspace, nullptr);
-  const Index row_state = geometry_.rows() * hidden_;
-  const bool enters = range.end == geometry_.steps(), leaves = range.begin == 0;
+  const Index row_state = batch_rows_.rows() * hidden_;
+  const bool enters = range.end == batch_rows_.steps(), leaves = range.begin == 0;
   for (Index k = 0; enters && k < S(); ++k) {
     load_state(state_block(call.dstate_out(), k, call.form.state_pitch), space.dstate + k * row_state);
   }
@@ -54,7 +54,7 @@ void CpuLayer<Real>::backward_dense(const BackwardPointers<Real>& call, Backward
   cpu::CustomBackward<Real> job;
   job.custom = custom(call.bias_ih());
   job.dlearnt = space.dlearnt;
-  job.plan = geometry_.plan();
+  job.plan = batch_rows_.plan();
   job.hidden = hidden_;
   const cpu::PanelShape panels = kernels_.backward_panels(hidden_, heads_);
   job.heads = panels.heads;
@@ -64,14 +64,14 @@ void CpuLayer<Real>::backward_dense(const BackwardPointers<Real>& call, Backward
   job.prev = kept.prev;
   job.dy = call.dy().data;
   job.dy_bf16 = call.dy().bf16;
-  job.dy_map = geometry_.map(Geometry::gradient_map, call.dy().row_stride, call.dy().step_stride);
+  job.dy_map = batch_rows_.map(BatchRows::gradient_map, call.dy().row_stride, call.dy().step_stride);
   if (call.dstates()) {
     job.dstates = call.dstates().data;
-    job.dstates_map = geometry_.map(Geometry::states_map, call.dstates().row_stride, call.dstates().step_stride);
+    job.dstates_map = batch_rows_.map(BatchRows::states_map, call.dstates().row_stride, call.dstates().step_stride);
   }
   job.clip = static_cast<Real>(call.form.gradient_clip);
   job.dstate = space.dstate;
-  job.step_end = geometry_.steps();
+  job.step_end = batch_rows_.steps();
   job.first_row = space.rows.first;
   job.dwx = space.dwx;
   job.drh = space.drh;
@@ -88,8 +88,8 @@ void CpuLayer<Real>::backward_dense(const BackwardPointers<Real>& call, Backward
 /// The piece of the sequence that ends with a range: pieces are counted from the last step.
 template <class Real>
 StepRange CpuLayer<Real>::piece_before(Index step_end) const {
-  const Index length = gradient_steps(), last = geometry_.steps() - step_end;
-  const Index end = geometry_.steps() - last / length * length;
+  const Index length = gradient_steps(), last = batch_rows_.steps() - step_end;
+  const Index end = batch_rows_.steps() - last / length * length;
   return {std::max<Index>(0, end - length), end};
 }
 
@@ -98,8 +98,8 @@ StepRange CpuLayer<Real>::piece_before(Index step_end) const {
 template <class Real>
 void CpuLayer<Real>::backward_pieces(const BackwardPointers<Real>& call, const cpu::CustomBackward<Real>& job,
                                      BackwardSpace& space, StepRange range) {
-  const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
-  const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx().row_stride, call.dx().step_stride);
+  const cpu::RowMap x = batch_rows_.map(BatchRows::input_map, call.x().row_stride, call.x().step_stride);
+  const cpu::RowMap dx = batch_rows_.map(BatchRows::input_gradient_map, call.dx().row_stride, call.dx().step_stride);
   run_dense(kernels_.backward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
     cpu::CustomBackward<Real> steps = job;
     steps.head = space.heads + member.thread * head_values();
@@ -128,7 +128,7 @@ void CpuLayer<Real>::backward_pieces(const BackwardPointers<Real>& call, const c
 template <class Real>
 Index CpuLayer<Real>::rows_before(const BackwardSpace& space, StepRange piece, Index step) const {
   if (step < piece.end) return space.rows.first[step - piece.begin];
-  const cpu::RowPlan& plan = geometry_.plan();
+  const cpu::RowPlan& plan = batch_rows_.plan();
   const Index* const longer =
       std::partition_point(plan.length, plan.length + plan.rows, [step](Index length) { return length > step - 1; });
   return space.rows.first[step - 1 - piece.begin] + (longer - plan.length);
@@ -137,7 +137,7 @@ Index CpuLayer<Real>::rows_before(const BackwardSpace& space, StepRange piece, I
 template <class Real>
 void CpuLayer<Real>::list_rows(StepRange piece, const cpu::RowMap& x, const cpu::RowMap& dx,
                                const BackwardPointers<Real>& call, const Real* prev, BackwardSpace& space) const {
-  const cpu::RowPlan& plan = geometry_.plan();
+  const cpu::RowPlan& plan = batch_rows_.plan();
   const PieceRows& rows = space.rows;
   Index at = 0;
   for (Index step = piece.begin; step < piece.end; ++step) {
@@ -287,11 +287,11 @@ void CpuLayer<Real>::input_gradients(const BackwardPointers<Real>& call, const B
 /// Inputs, in bfloat16, of all cells.
 template <class Real>
 void CpuLayer<Real>::round_inputs(const BackwardPointers<Real>& call, std::uint16_t* rounded) {
-  const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
-  for_range(execution_.threads, geometry_.rows(), geometry_.steps() * input_, [&](Index begin, Index end) {
+  const cpu::RowMap x = batch_rows_.map(BatchRows::input_map, call.x().row_stride, call.x().step_stride);
+  for_range(execution_.threads, batch_rows_.rows(), batch_rows_.steps() * input_, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
-      for (Index t = 0; t < geometry_.length(row); ++t) {
-        const Index cell = geometry_.plan().cells.at(row, t);
+      for (Index t = 0; t < batch_rows_.length(row); ++t) {
+        const Index cell = batch_rows_.plan().cells.at(row, t);
         if (call.x().bf16 != nullptr) {
           std::copy_n(call.x().bf16 + x.at(row, t), input_, rounded + cell * input_);
         } else {
@@ -306,7 +306,7 @@ void CpuLayer<Real>::round_inputs(const BackwardPointers<Real>& call, std::uint1
 template <class Real>
 void CpuLayer<Real>::rounded_input_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
-    const Index cells = geometry_.cells(), gates = G() * hidden_;
+    const Index cells = batch_rows_.cells(), gates = G() * hidden_;
     const std::uint16_t* dwx = space.rounded.dwx;
     if (!projected_) round_inputs(call, space.rounded_x);
     if (call.dweight_ih() != nullptr) {
@@ -317,19 +317,19 @@ void CpuLayer<Real>::rounded_input_gradients(const BackwardPointers<Real>& call,
     if (!call.dx()) return;
     if (projected_) {
       elements_.from_bf16(cells * gates, dwx, space.dx);
-      geometry_.scatter(space.dx, input_,
-                        SequenceView<float>{call.dx().data, call.dx().row_stride, call.dx().step_stride});
+      batch_rows_.scatter(space.dx, input_,
+                          SequenceView<float>{call.dx().data, call.dx().row_stride, call.dx().step_stride});
       return clear_padding(call.dx(), input_);
     }
     // Where cells lie in dx as they do in x, the product writes them there.
-    const bool in_place = !geometry_.gathered() && call.dx().row_stride == call.x().row_stride &&
+    const bool in_place = !batch_rows_.gathered() && call.dx().row_stride == call.x().row_stride &&
                           call.dx().step_stride == call.x().step_stride;
     const auto* weight = reinterpret_cast<const std::uint16_t*>(call.panels() + input_gradient_offset());
     const auto write = [&]<class Element>(Element* to, Element* gathered, SequenceView<Element> sequence) {
-      ProductResult<Element> result{to, geometry_.input_stride()};
+      ProductResult<Element> result{to, batch_rows_.input_stride()};
       if (!in_place) result = {gathered, input_};
       bf16_matmul({cells, input_, gates}, {dwx, gates}, {weight, input_}, result, execution_);
-      if (!in_place) geometry_.scatter(gathered, input_, sequence);
+      if (!in_place) batch_rows_.scatter(gathered, input_, sequence);
     };
     if (call.dx().bf16 != nullptr) {
       write(call.dx().bf16, reinterpret_cast<std::uint16_t*>(space.dx),
@@ -345,7 +345,7 @@ void CpuLayer<Real>::rounded_input_gradients(const BackwardPointers<Real>& call,
 template <class Real>
 void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
-    const Index cells = geometry_.cells(), gates = G() * hidden_, head_size = hidden_ / heads_;
+    const Index cells = batch_rows_.cells(), gates = G() * hidden_, head_size = hidden_ / heads_;
     add_column_sums(cells, gates, space.rounded.drh, call.dbias_hh(), execution_.threads);
     if (call.dweight_hh() == nullptr) return;
     for_recurrent_blocks([&](Index head, Index gate, Index gate_count) {

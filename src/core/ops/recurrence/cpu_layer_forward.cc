@@ -14,16 +14,16 @@ void CpuLayer<Real>::forward(const ForwardPointers<Real>& call, Real* workspace,
   } else {
     forward_dense(call, forward_space(workspace, nullptr), range);
   }
-  if (range.end < geometry_.steps()) return;
+  if (range.end < batch_rows_.steps()) return;
   clear_padding(call.y(), hidden_);
-  if (call.every_state()) geometry_.clear_padding(call.every_state(), (S() - 1) * hidden_);
+  if (call.every_state()) batch_rows_.clear_padding(call.every_state(), (S() - 1) * hidden_);
 }
 
 /// Zeros the steps of a sequence beyond each row's length.
 template <class Real>
 void CpuLayer<Real>::clear_padding(const StoredView<Real>& sequence, Index channels) const {
   const auto clear = [&](auto* data) {
-    geometry_.clear_padding(
+    batch_rows_.clear_padding(
         SequenceView<std::remove_pointer_t<decltype(data)>>{data, sequence.row_stride, sequence.step_stride}, channels);
   };
   return sequence.bf16 != nullptr ? clear(sequence.bf16) : clear(sequence.data);
@@ -44,7 +44,7 @@ void CpuLayer<Real>::forward_dense(const ForwardPointers<Real>& call, const Forw
   std::fill_n(space.zeros, G() * hidden_, Real(0));
   cpu::CustomForward<Real> job;
   job.custom = custom(call.bias_ih());
-  job.plan = geometry_.plan();
+  job.plan = batch_rows_.plan();
   job.hidden = hidden_;
   const cpu::PanelShape panels = kernels_.forward_panels(hidden_, heads_);
   job.heads = panels.heads;
@@ -66,17 +66,17 @@ void CpuLayer<Real>::forward_dense(const ForwardPointers<Real>& call, const Forw
   job.input = input_;
   job.x = call.x().data;
   job.x_bf16 = call.x().bf16;
-  job.x_map = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
+  job.x_map = batch_rows_.map(BatchRows::input_map, call.x().row_stride, call.x().step_stride);
   job.y = call.y().data;
   job.y_bf16 = call.y().bf16;
-  job.y_map = geometry_.map(Geometry::output_map, call.y().row_stride, call.y().step_stride);
+  job.y_map = batch_rows_.map(BatchRows::output_map, call.y().row_stride, call.y().step_stride);
   std::copy(std::begin(space.h), std::end(space.h), job.h);
   job.state = space.state;
   job.last = space.last;
   if (call.every_state()) {
     job.every_state = call.every_state().data;
     job.every_state_map =
-        geometry_.map(Geometry::states_map, call.every_state().row_stride, call.every_state().step_stride);
+        batch_rows_.map(BatchRows::states_map, call.every_state().row_stride, call.every_state().step_stride);
   }
   job.operand = space.operand;
   job.between = space.between;
@@ -96,9 +96,9 @@ void CpuLayer<Real>::forward_dense(const ForwardPointers<Real>& call, const Forw
     own.head = space.heads + member.thread * head_values();
     kernels_.dense_forward(own, part);
   });
-  if (range.end < geometry_.steps()) return;
+  if (range.end < batch_rows_.steps()) return;
   for (Index k = 0; k < S(); ++k) {
-    store_state(job.last + k * geometry_.rows() * hidden_, state_block(call.state_out(), k, call.form.state_pitch));
+    store_state(job.last + k * batch_rows_.rows() * hidden_, state_block(call.state_out(), k, call.form.state_pitch));
   }
 }
 
@@ -109,12 +109,12 @@ void CpuLayer<Real>::enter_forward(const ForwardPointers<Real>& call, const cpu:
     if (states != nullptr) std::fill_n(states, rounded_states(), std::uint16_t{0});  // what no unit fills is zero
   }
   // Rows without a step keep the state they came with: it goes to `last` first.
-  const Index row_state = geometry_.rows() * hidden_;
+  const Index row_state = batch_rows_.rows() * hidden_;
   for (Index k = 0; k < S(); ++k) {
     Real* entering = k == 0 ? job.h[0] : job.state + (k - 1) * row_state;
     load_state(state_block(call.state_in(), k, call.form.state_pitch), entering);
     std::copy_n(entering, row_state, job.last + k * row_state);
-    for (Index slot = 0; slot < geometry_.rows(); ++slot) {
+    for (Index slot = 0; slot < batch_rows_.rows(); ++slot) {
       if (job.plan.length[slot] > 0 && job.plan.resets(slot, 0))
         std::fill_n(entering + slot * hidden_, hidden_, Real(0));
     }

@@ -11,9 +11,9 @@ namespace penstock::ops {
 
 template <class Real>
 void CpuLayer<Real>::forward_scan(const ForwardPointers<Real>& call, const ScanSpace& space) {
-  const cpu::RowPlan& rows = geometry_.plan();
-  const cpu::RowMap x_map = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
-  const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y().row_stride, call.y().step_stride);
+  const cpu::RowPlan& rows = batch_rows_.plan();
+  const cpu::RowMap x_map = batch_rows_.map(BatchRows::input_map, call.x().row_stride, call.x().step_stride);
+  const cpu::RowMap y_map = batch_rows_.map(BatchRows::output_map, call.y().row_stride, call.y().step_stride);
   const Tape kept = call.tape() != nullptr ? tape(call.tape()) : Tape{};
   // All members are given, as zeroing them first would take a twentieth of a short call.
   cpu::CustomLayer<Real> layer{{.plan = rows,
@@ -41,9 +41,9 @@ void CpuLayer<Real>::forward_scan(const ForwardPointers<Real>& call, const ScanS
     run_team(plan_.threads(), [&](int thread, int team) {
       const Share share = share_of(plan_.row_parts, plan_.channel_parts, thread, team);
       cpu::ScanLayerPart part;
-      part.slot_begin = share.first_slot(layer.plan, geometry_.cells());
-      part.slot_end = share.last_slot(layer.plan, geometry_.cells());
-      part.end = geometry_.steps();
+      part.slot_begin = share.first_slot(layer.plan, batch_rows_.cells());
+      part.slot_end = share.last_slot(layer.plan, batch_rows_.cells());
+      part.end = batch_rows_.steps();
       part.thread = thread;
       part.block_begin = share.first_of(blocks);
       part.block_end = share.last_of(blocks);
@@ -57,7 +57,7 @@ void CpuLayer<Real>::forward_scan(const ForwardPointers<Real>& call, const ScanS
 template <class Real>
 template <class Stored>
 void CpuLayer<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const {
-  for (Index g = 0; g < G(); ++g) gate[g] = {wx + g * hidden_, geometry_.plan().cells, G() * hidden_};
+  for (Index g = 0; g < G(); ++g) gate[g] = {wx + g * hidden_, batch_rows_.plan().cells, G() * hidden_};
 }
 
 /// Gates are written, chunk by chunk, and then scanned from each chunk's true carry.
@@ -72,7 +72,7 @@ void CpuLayer<Real>::forward_chunks(cpu::CustomLayer<Real>& layer, const ScanSpa
   layer.y.data = nullptr;
   layer.y_bf16.data = nullptr;
   scan_in_chunks<Real>(
-      {layer.plan, geometry_.steps(), plan_.chunk, plan_.threads()}, layer.carry, space.chunks,
+      {layer.plan, batch_rows_.steps(), plan_.chunk, plan_.threads()}, layer.carry, space.chunks,
       [&](const cpu::ScanPart& part, int thread) {
         kernels_.scan_layer(layer, {part.slot, part.slot + 1, part.begin, part.end, 0, channel_vectors(), thread});
       },
@@ -145,7 +145,7 @@ template <class Stored>
 void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>& call, const BackwardSpace& space, const Stored* wx,
                                    const PieceSpace<Stored>& piece) {
   const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
-  const cpu::RowPlan& rows = geometry_.plan();
+  const cpu::RowPlan& rows = batch_rows_.plan();
   const Index capacity = piece_capacity();
   const Index vectors = cell_.bias_vectors() * channel_vectors();
   pieces_.prepare(rows, capacity, plan_.algorithm != Algorithm::scan);
@@ -156,8 +156,8 @@ void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>& call, const Bac
   job.plan = rows;
   job.hidden = hidden_;
   gates_from(wx, job.gate);
-  const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y().row_stride, call.y().step_stride);
-  const cpu::RowMap dy_map = geometry_.map(Geometry::gradient_map, call.dy().row_stride, call.dy().step_stride);
+  const cpu::RowMap y_map = batch_rows_.map(BatchRows::output_map, call.y().row_stride, call.y().step_stride);
+  const cpu::RowMap dy_map = batch_rows_.map(BatchRows::gradient_map, call.dy().row_stride, call.dy().step_stride);
   job.y = {call.y().data, y_map, 1};
   job.dy = {call.dy().data, dy_map, 1};
   job.y_bf16 = {call.y().bf16, y_map, 1};
@@ -192,8 +192,9 @@ void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>& call, const Bac
   gradient.weight_gradient = call.dweight_ih();
   gradient.bias_gradient = call.dbias_ih();
 
-  const cpu::RowMap x_map = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
-  const cpu::RowMap dx_map = geometry_.map(Geometry::input_gradient_map, call.dx().row_stride, call.dx().step_stride);
+  const cpu::RowMap x_map = batch_rows_.map(BatchRows::input_map, call.x().row_stride, call.x().step_stride);
+  const cpu::RowMap dx_map =
+      batch_rows_.map(BatchRows::input_gradient_map, call.dx().row_stride, call.dx().step_stride);
   run_meeting_team(plan_.threads(), [&](const Member& member) {
     for (;;) {
       if (member.thread == 0) {

@@ -26,7 +26,7 @@ void run_meeting_team(int threads, const Body& body) {
 template <class Real>
 template <class Body>
 void CpuLayer<Real>::run_dense(const cpu::PanelShape& shape, const Body& body) const {
-  if (plan_.threads() == 1) return body(cpu::DensePart{0, geometry_.rows(), 0, shape.blocks, nullptr}, Member{});
+  if (plan_.threads() == 1) return body(cpu::DensePart{0, batch_rows_.rows(), 0, shape.blocks, nullptr}, Member{});
   const int wanted_channels = static_cast<int>(std::min<Index>(plan_.channel_parts, shape.blocks));
   const bool rounds = kernels_.rounded_inputs != nullptr || kernels_.rounded_gradients != nullptr;  // for each other
   const Index together = shape.mixed < hidden_ / shape.heads ? 1 : shape.blocks_per_head;
@@ -35,8 +35,8 @@ void CpuLayer<Real>::run_dense(const cpu::PanelShape& shape, const Body& body) c
   run_meeting_team(plan_.row_parts * wanted_channels, [&](const Member& member) {
     const Share share = share_of(plan_.row_parts, wanted_channels, member.thread, member.team);
     cpu::DensePart part;
-    part.slot_begin = share.first_slot(geometry_.plan(), geometry_.cells());
-    part.slot_end = share.last_slot(geometry_.plan(), geometry_.cells());
+    part.slot_begin = share.first_slot(batch_rows_.plan(), batch_rows_.cells());
+    part.slot_end = share.last_slot(batch_rows_.plan(), batch_rows_.cells());
     const bool cuts = rounds || !plan::keeps_heads_whole(shape.blocks / together, share.channel_parts);
     const Index unit = cuts ? 1 : together;
     part.block_begin = share.first_of(shape.blocks / unit) * unit;

@@ -62,7 +62,7 @@ class Wavefront : public Executable {
     const DropoutFactors<Real> factors({dropout_, dropout_site(l)}, call);
     const Recurrence& shape = shapes_[l];
     const SequenceStrides at = strides_or(shape.y_strides, {steps_ * shape.hidden, shape.hidden});
-    layers_[l]->layer().geometry().for_positions(range, at.row, at.step, [&](Index first) {
+    layers_[l]->layer().batch_rows().for_positions(range, at.row, at.step, [&](Index first) {
       factors.for_each(first, first + shape.hidden, [&](Index i, Real factor) { to[i] = factor * from[i]; });
     });
   }

@@ -7,7 +7,7 @@
 #include "backend/cpu/machine.h"
 #include "base/check.h"
 #include "base/threads.h"
-#include "ops/scan/geometry.h"
+#include "ops/batch_rows.h"
 #include "ops/scan/scan_chunks.h"
 #include "ops/scan/work_split.h"
 #include "ops/tensor_check.h"
@@ -48,10 +48,10 @@ class CpuScan final : public ScanPass {
 
   void forward(const Call& call, const ScanProgram::Forward& memory) override {
     Real* const carry = prepare(call, memory.terms, memory.workspace);
-    geometry_.to_slots(static_cast<const Real*>(memory.h0.data), channels_, carry);
+    batch_rows_.to_slots(static_cast<const Real*>(memory.h0.data), channels_, carry);
     const cpu::CellKernels<Real> kernels = given_kernels();
     cpu::ScanForward<Real> job;
-    job.plan = geometry_.plan();
+    job.plan = batch_rows_.plan();
     describe(memory.terms, job.gate);
     job.y = rows<Real>(memory.h, of_h);
     run_parts(
@@ -59,18 +59,18 @@ class CpuScan final : public ScanPass {
         [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
           kernels.scan_forward_summary(job, part, effect);
         });
-    geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.hT.data));
+    batch_rows_.from_slots(carry, channels_, static_cast<Real*>(memory.hT.data));
     clear_padding(memory.h);
   }
 
   void backward(const Call& call, const ScanProgram::Backward& memory) override {
     Real* const carry = prepare(call, memory.terms, memory.workspace);
     Real* const state_in = carry + state_in_;
-    geometry_.to_slots(static_cast<const Real*>(memory.dhT.data), channels_, carry);
-    geometry_.to_slots(static_cast<const Real*>(memory.h0.data), channels_, state_in);
+    batch_rows_.to_slots(static_cast<const Real*>(memory.dhT.data), channels_, carry);
+    batch_rows_.to_slots(static_cast<const Real*>(memory.h0.data), channels_, state_in);
     const cpu::CellKernels<Real> kernels = given_kernels();
     cpu::ScanBackward<Real> job;
-    job.plan = geometry_.plan();
+    job.plan = batch_rows_.plan();
     job.hidden = channels_;
     describe(memory.terms, job.gate);
     job.y = rows<const Real>(memory.h, of_h);
@@ -86,13 +86,13 @@ class CpuScan final : public ScanPass {
         [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
           kernels.scan_backward.summary(job, part, effect);
         });
-    geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.dh0.data));
+    batch_rows_.from_slots(carry, channels_, static_cast<Real*>(memory.dh0.data));
     for (std::size_t i = 0; i < terms(); ++i) clear_padding(*gradients[i]);
   }
 
  private:
   enum Map { of_a, of_b, of_factor, of_h, of_dh, of_da, of_db, of_dfactor };
-  static_assert(int{of_dfactor} < int{Geometry::map_count});
+  static_assert(int{of_dfactor} < int{BatchRows::map_count});
 
   /// Channels of one thread, at least. Forward a page of memory: with less, two threads' processors fetch ahead what
   /// the other one reads and writes, and both take up to three times as long as one alone would. In the backward pass,
@@ -104,14 +104,14 @@ class CpuScan final : public ScanPass {
   /// Returns the carry [B, C], where the workspace begins.
   Real* prepare(const Call& call, const ScanProgram::Terms& given, const Memory& workspace) {
     const SequenceStrides a = strides_of(given.a);
-    geometry_.prepare(call.batch, a.row, a.step, channels_, form_.reverse, false);
+    batch_rows_.prepare(call.batch, a.row, a.step, channels_, form_.reverse, false);
     return static_cast<Real*>(workspace.data);
   }
 
   template <class Value>
   cpu::ChannelRows<Value> rows(const Tensor& sequence, int map) {
     const SequenceStrides at = strides_of(sequence);
-    return {static_cast<Value*>(sequence.data), geometry_.map(map, at.row, at.step), 1};
+    return {static_cast<Value*>(sequence.data), batch_rows_.map(map, at.row, at.step), 1};
   }
 
   void describe(const ScanProgram::Terms& given, cpu::ChannelRows<const Real>* gate) {
@@ -121,7 +121,7 @@ class CpuScan final : public ScanPass {
 
   void clear_padding(const Tensor& sequence) const {
     const SequenceStrides at = strides_of(sequence);
-    geometry_.clear_padding(SequenceView<Real>{static_cast<Real*>(sequence.data), at.row, at.step}, channels_);
+    batch_rows_.clear_padding(SequenceView<Real>{static_cast<Real*>(sequence.data), at.row, at.step}, channels_);
   }
 
   cpu::CellKernels<Real> given_kernels() const {
@@ -133,12 +133,12 @@ class CpuScan final : public ScanPass {
   /// Calls run(part, carry), or in chunks summary(part, effect) before it, as the plan has it.
   template <class Run, class Summary>
   void run_parts(Real* carry, Index lanes, const Run& run, const Summary& summary) {
-    const cpu::RowPlan& plan = geometry_.plan();
+    const cpu::RowPlan& plan = batch_rows_.plan();
     if (plan_.algorithm == Algorithm::scan) {
       Real* const gains = carry + gains_;
       const ChunkSpace<Real> space{{gains, gains + of_effects_, gains + 2 * of_effects_}, channels_};
       return scan_in_chunks<Real>(
-          {plan, geometry_.steps(), plan_.chunk, plan_.threads(), backward_}, carry, space,
+          {plan, batch_rows_.steps(), plan_.chunk, plan_.threads(), backward_}, carry, space,
           [](const cpu::ScanPart&, int) {}, summary, run);
     }
     const Index vectors = (channels_ + lanes - 1) / lanes;
@@ -146,8 +146,8 @@ class CpuScan final : public ScanPass {
       const Share share = share_of(plan_.row_parts, plan_.channel_parts, thread, team);
       const Index begin = share.first_of(vectors) * lanes;
       const Index end = std::min(channels_, share.last_of(vectors) * lanes);
-      const Index last = share.last_slot(plan, geometry_.cells());
-      for (Index slot = share.first_slot(plan, geometry_.cells()); slot < last; ++slot) {
+      const Index last = share.last_slot(plan, batch_rows_.cells());
+      for (Index slot = share.first_slot(plan, batch_rows_.cells()); slot < last; ++slot) {
         run({slot, 0, plan.length[slot], begin, end}, carry + slot * channels_);
       }
     });
@@ -157,7 +157,7 @@ class CpuScan final : public ScanPass {
   Index channels_;
   bool backward_;
   plan::Plan plan_;
-  Geometry geometry_;
+  BatchRows batch_rows_;
   std::size_t state_in_ = 0, gains_ = 0;  // parts of the workspace begin there, in values
   std::size_t of_effects_ = 0;            // values of each of three parts from gains_ on
   std::size_t bytes_ = 0;

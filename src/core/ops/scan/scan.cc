@@ -9,10 +9,10 @@
 #include "base/check.h"
 #include "base/dtype.h"
 #include "base/per_thread.h"
+#include "ops/batch_rows.h"
 #include "ops/memory/host_copies.h"
 #include "ops/memory/stream_queue.h"
 #include "ops/scan/explicit_scan.h"
-#include "ops/scan/geometry.h"
 #include "ops/tensor_check.h"
 #include "penstock/scan_program.h"
 
@@ -110,7 +110,7 @@ struct Scan<Real>::Impl {
   Work& prepare_tensors(const Batch& batch, const TensorTerms& terms, const std::vector<const Tensor*>& all,
                         bool training, const Execution& execution) {
     require_terms(static_cast<bool>(terms.a), static_cast<bool>(terms.b), static_cast<bool>(terms.factor));
-    if (!on_gpu()) ops::Geometry::check(batch);
+    if (!on_gpu()) ops::BatchRows::check(batch);
     const bool packed = batch.cu_seqlens != nullptr;
     require(terms.a.rank == (packed ? 2 : 3), "terms.a must have {} axes, not {}", packed ? 2 : 3, terms.a.rank);
     require(!packed || terms.a.shape[0] >= 1, "terms.a must have at least one position, not {}", terms.a.shape[0]);
@@ -169,7 +169,7 @@ void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Re
   Impl& impl = impl_of(impl_);
   require(static_cast<bool>(h), "h is missing");
   impl.require_terms(static_cast<bool>(terms.a), static_cast<bool>(terms.b), static_cast<bool>(terms.factor));
-  ops::Geometry::check(batch);
+  ops::BatchRows::check(batch);
   const Index positions = batch.cu_seqlens != nullptr ? ops::positions_of(batch) : 0;
   typename Impl::Work& work =
       impl.prepare(impl.form_of(batch, positions, static_cast<bool>(terms.factor), false), execution);
@@ -202,7 +202,7 @@ void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<c
   require(static_cast<bool>(gradients.factor) == static_cast<bool>(terms.factor),
           "gradients.factor must be there exactly when terms.factor is");
   impl.require_terms(static_cast<bool>(terms.a), static_cast<bool>(terms.b), static_cast<bool>(terms.factor));
-  ops::Geometry::check(batch);
+  ops::BatchRows::check(batch);
   const Index positions = batch.cu_seqlens != nullptr ? ops::positions_of(batch) : 0;
   typename Impl::Work& work =
       impl.prepare(impl.form_of(batch, positions, static_cast<bool>(terms.factor), true), execution);

@@ -5,6 +5,7 @@
 
 #include "data/dataset.h"
 #include "data/labelled/labels.h"
+#include "data/labelled/shuffle.h"
 
 namespace penstock::data {
 namespace {

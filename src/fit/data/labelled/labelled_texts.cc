@@ -8,6 +8,7 @@
 #include "data/dataset.h"
 #include "data/labelled/labelled_passes.h"
 #include "data/labelled/labels.h"
+#include "data/labelled/shuffle.h"
 #include "data/origin.h"
 #include "data/table/open_table.h"
 #include "data/table/text_columns.h"

@@ -3,12 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "base/random.h"
 #include "data/table/csv.h"
 
 namespace penstock::data {
@@ -46,14 +44,6 @@ std::vector<std::int32_t> numbers_among(const std::vector<std::string>& labels, 
     numbers.push_back(static_cast<std::int32_t>(found - classes.begin()));
   }
   return numbers;
-}
-
-std::vector<Index> shuffled(Index count, std::uint64_t seed, std::uint64_t purpose) {
-  std::vector<Index> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), Index{0});
-  Random random(Random(seed).bits() + purpose);
-  for (Index i = count - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
-  return order;
 }
 
 }  // namespace penstock::data

@@ -7,7 +7,7 @@
 
 #include "penstock/types.h"
 
-/// Labels as they are read, and the order in which labelled items are shown.
+/// Labels as they are read.
 namespace penstock::data {
 
 /// Numbers labels in the order in which they come, and sorts them at the end.
@@ -29,8 +29,5 @@ class LabelNumbers {
 /// does not know; it may know others.
 std::vector<std::int32_t> numbers_among(const std::vector<std::string>& labels, const std::vector<std::string>& classes,
                                         const std::string& source);
-
-/// 0 .. count-1 in a random order that the seeds alone decide.
-std::vector<Index> shuffled(Index count, std::uint64_t seed, std::uint64_t purpose);
 
 }  // namespace penstock::data

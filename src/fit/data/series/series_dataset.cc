@@ -21,6 +21,7 @@
 #include "data/series/series_table.h"
 #include "data/stream_dataset.h"
 #include "data/table/dates.h"
+#include "data/table/missing_values.h"
 #include "data/table/open_table.h"
 #include "data/table/sentinels.h"
 #include "penstock/data/dataset.h"

@@ -11,6 +11,7 @@
 #include "data/data_file.h"
 #include "data/dataset.h"
 #include "data/origin.h"
+#include "data/table/missing_values.h"
 
 namespace penstock::data {
 namespace {

@@ -4,10 +4,10 @@
 #include "backend/cuda/kernels/dense/pass.h"
 PENSTOCK_PASS(ClusterPass)
 
-#include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/resets.cuh"
 #include "backend/cuda/kernels/dense/fragments.cuh"
+#include "backend/cuda/kernels/dense/resets.cuh"
+#include "backend/cuda/kernels/dense/sm90.cuh"
 #include "plan/kernels/dense_cluster_shape.h"
 
 constexpr int kHead = kPass.held.head, kAccess = kPass.held.access, kSharedBytes = kPass.held.shared_bytes;

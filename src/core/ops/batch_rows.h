@@ -18,7 +18,7 @@ struct StepRange {
 /// "Cells" number the (row, step) pairs that exist. Where all rows have T steps and the input's rows can be seen as one
 /// matrix, cells follow the input's own order and the input product is one matrix product on it; otherwise the valid
 /// steps are gathered, row after row or, for engines that run all rows step by step, step after step.
-class Geometry {
+class BatchRows {
  public:
   /// Throws Error(invalid_argument) for impossible sizes, lengths or cu_seqlens.
   static void check(const Batch& batch);

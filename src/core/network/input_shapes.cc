@@ -1,4 +1,4 @@
-#include "network/shapes.h"
+#include "network/input_shapes.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "terminal/spinning.h"
+#include "limit_spinning.h"
 
 #include <unistd.h>
 

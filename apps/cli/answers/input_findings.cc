@@ -1,4 +1,4 @@
-#include "answers/rows.h"
+#include "answers/input_findings.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

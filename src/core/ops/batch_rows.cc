@@ -1,4 +1,4 @@
-#include "ops/scan/geometry.h"
+#include "ops/batch_rows.h"
 
 #include <numeric>
 
@@ -6,7 +6,7 @@
 
 namespace penstock::ops {
 
-void Geometry::check(const Batch& batch) {
+void BatchRows::check(const Batch& batch) {
   require_argument(batch.rows >= 1, "batch.rows", batch.rows, "at least 1");
   require_argument(batch.steps >= 1, "batch.steps", batch.steps, "at least 1");
   const Index* lengths = batch.lengths;
@@ -36,7 +36,7 @@ void Geometry::check(const Batch& batch) {
   }
 }
 
-void Geometry::read_lengths(const Batch& batch) {
+void BatchRows::read_lengths(const Batch& batch) {
   rows_ = batch.rows;
   steps_ = batch.steps;
   packed_ = batch.cu_seqlens != nullptr;
@@ -51,7 +51,7 @@ void Geometry::read_lengths(const Batch& batch) {
   }
 }
 
-void Geometry::order_rows() {
+void BatchRows::order_rows() {
   row_of_slot_.resize(rows_);
   std::iota(row_of_slot_.begin(), row_of_slot_.end(), Index{0});
   const auto longer = [this](Index a, Index b) { return length_of_row_[a] > length_of_row_[b]; };
@@ -62,7 +62,7 @@ void Geometry::order_rows() {
   for (Index slot = 0; slot < rows_; ++slot) length_of_slot_[slot] = length_of_row_[row_of_slot_[slot]];
 }
 
-void Geometry::count_steps() {
+void BatchRows::count_steps() {
   step_start_.resize(steps_);
   Index before = 0, slots = rows_;
   for (Index t = 0; t < steps_; ++t) {
@@ -72,8 +72,8 @@ void Geometry::count_steps() {
   }
 }
 
-void Geometry::number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input,
-                            bool step_by_step) {
+void BatchRows::number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input,
+                             bool step_by_step) {
   const bool ragged = packed_ || std::any_of(length_of_row_.begin(), length_of_row_.end(),
                                              [this](Index length) { return length != steps_; });
   const bool batch_first = rows_ == 1 || x_row_stride == steps_ * x_step_stride;
@@ -100,8 +100,8 @@ void Geometry::number_cells(const Batch& batch, Index x_row_stride, Index x_step
   plan_.reset_map = {first_reset_.data(), 1, by_steps_ ? step_start_.data() : nullptr};
 }
 
-void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse,
-                       bool step_by_step) {
+void BatchRows::prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse,
+                        bool step_by_step) {
   const bool whole = batch.lengths == nullptr && batch.cu_seqlens == nullptr && batch.reset == nullptr;
   const WholeRows now{whole, reverse, step_by_step, batch.rows, batch.steps, x_row_stride, x_step_stride, input};
   if (whole && now == last_) return;
@@ -116,7 +116,7 @@ void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stri
   plan_.reverse = reverse;
 }
 
-cpu::RowMap Geometry::map(int which, Index row_stride, Index step_stride) {
+cpu::RowMap BatchRows::map(int which, Index row_stride, Index step_stride) {
   std::vector<Index>& first = map_first_[which];
   first.resize(rows_);
   if (by_steps_) {
@@ -131,7 +131,7 @@ cpu::RowMap Geometry::map(int which, Index row_stride, Index step_stride) {
 }
 
 template <class Real>
-void Geometry::scatter(const Real* from, Index channels, SequenceView<Real> to) {
+void BatchRows::scatter(const Real* from, Index channels, SequenceView<Real> to) {
   const cpu::RowMap map_to = map(gradient_map, to.row_stride, to.step_stride);
   for (Index b = 0; b < rows_; ++b) {
     for (Index t = 0; t < length_of_row_[b]; ++t) {
@@ -141,7 +141,7 @@ void Geometry::scatter(const Real* from, Index channels, SequenceView<Real> to) 
 }
 
 template <class Real>
-void Geometry::clear_padding(SequenceView<Real> tensor, Index channels) const {
+void BatchRows::clear_padding(SequenceView<Real> tensor, Index channels) const {
   if (packed_) return;
   for (Index b = 0; b < rows_; ++b) {
     for (Index t = length_of_row_[b]; t < steps_; ++t) {
@@ -151,7 +151,7 @@ void Geometry::clear_padding(SequenceView<Real> tensor, Index channels) const {
 }
 
 template <class Real>
-void Geometry::to_slots(const Real* states, Index channels, Real* slots) const {
+void BatchRows::to_slots(const Real* states, Index channels, Real* slots) const {
   for (Index slot = 0; slot < rows_; ++slot, slots += channels) {
     if (states == nullptr) {
       std::fill_n(slots, channels, Real(0));
@@ -162,22 +162,22 @@ void Geometry::to_slots(const Real* states, Index channels, Real* slots) const {
 }
 
 template <class Real>
-void Geometry::from_slots(const Real* slots, Index channels, Real* states) const {
+void BatchRows::from_slots(const Real* slots, Index channels, Real* states) const {
   if (states == nullptr) return;
   for (Index slot = 0; slot < rows_; ++slot, slots += channels) {
     std::copy_n(slots, channels, states + plan_.row_of[slot] * channels);
   }
 }
 
-template void Geometry::to_slots<float>(const float*, Index, float*) const;
-template void Geometry::to_slots<double>(const double*, Index, double*) const;
-template void Geometry::from_slots<float>(const float*, Index, float*) const;
-template void Geometry::from_slots<double>(const double*, Index, double*) const;
-template void Geometry::scatter<float>(const float*, Index, SequenceView<float>);
-template void Geometry::scatter<std::uint16_t>(const std::uint16_t*, Index, SequenceView<std::uint16_t>);
-template void Geometry::scatter<double>(const double*, Index, SequenceView<double>);
-template void Geometry::clear_padding<float>(SequenceView<float>, Index) const;
-template void Geometry::clear_padding<std::uint16_t>(SequenceView<std::uint16_t>, Index) const;
-template void Geometry::clear_padding<double>(SequenceView<double>, Index) const;
+template void BatchRows::to_slots<float>(const float*, Index, float*) const;
+template void BatchRows::to_slots<double>(const double*, Index, double*) const;
+template void BatchRows::from_slots<float>(const float*, Index, float*) const;
+template void BatchRows::from_slots<double>(const double*, Index, double*) const;
+template void BatchRows::scatter<float>(const float*, Index, SequenceView<float>);
+template void BatchRows::scatter<std::uint16_t>(const std::uint16_t*, Index, SequenceView<std::uint16_t>);
+template void BatchRows::scatter<double>(const double*, Index, SequenceView<double>);
+template void BatchRows::clear_padding<float>(SequenceView<float>, Index) const;
+template void BatchRows::clear_padding<std::uint16_t>(SequenceView<std::uint16_t>, Index) const;
+template void BatchRows::clear_padding<double>(SequenceView<double>, Index) const;
 
 }  // namespace penstock::ops

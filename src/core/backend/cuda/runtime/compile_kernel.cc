@@ -1,0 +1,106 @@
+#include "backend/cuda/runtime/compile_kernel.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "backend/cuda/runtime/disk_cache.h"
+#include "backend/cuda/runtime/sources.h"
+#include "base/check.h"
+#include "base/environment.h"
+#include "base/warning.h"
+#include "penstock/file_writer.h"
+
+namespace penstock::cuda {
+namespace {
+
+/// Hopper's own instructions belong to sm_90a alone, and chips of one generation are all alike in them.
+std::string target_of(int architecture) { return fmt::format("sm_{}{}", architecture, architecture == 90 ? "a" : ""); }
+
+std::vector<std::string> options_for(int architecture) {
+  return {"--gpu-architecture=" + target_of(architecture), "--std=c++20", "--prec-div=false",
+          "--ptxas-options=--verbose"};
+}
+
+/// Hash of all texts, which no kernel can do without and no run changes.
+const std::string& sources_hash() {
+  static const std::string hash = [] {
+    ContentHash all;
+    for (const auto& [name, text] : kernel_sources()) {
+      all.add(name);
+      all.add(text);
+    }
+    return all.digits();
+  }();
+  return hash;
+}
+
+void write_dump(const std::filesystem::path& path, std::string_view content) {
+  try {
+    write_file(path.string(), content);
+  } catch (const Error& error) {
+    warn("{}, which PENSTOCK_DUMP_DIR asks for", error.what());
+  }
+}
+
+/// Writes the files of PENSTOCK_DUMP_DIR, if it is set. `cuobjdump -sass` shows the instructions of the cubin.
+void dump(const KernelSource& source, const std::string& name, const std::string& cubin, const std::string& log) {
+  const char* folder = environment("PENSTOCK_DUMP_DIR");
+  if (folder == nullptr || *folder == '\0') return;
+  std::error_code ignored;  // writing will say it
+  std::filesystem::create_directories(folder, ignored);
+  const std::string base = fmt::format("{}/{}-{}", folder, source.entry, name.substr(0, 12));
+  write_dump(base + ".cu", source.text());
+  write_dump(base + ".cubin", cubin);
+  write_dump(base + ".plan", source.plan + "\n");
+  if (!log.empty()) write_dump(base + ".log", log);
+  for (const auto& [file, text] : kernel_sources()) {
+    const std::filesystem::path path = std::filesystem::path(folder) / file;
+    std::filesystem::create_directories(path.parent_path(), ignored);
+    write_dump(path, text);
+  }
+}
+
+}  // namespace
+
+std::string KernelSource::text() const {
+  std::string text = "#include \"backend/cuda/kernels/prelude.cuh\"\n\n";
+  if (!rule.definition.empty()) {
+    text += fmt::format("{}using Rule = {};\n", rule.definition, rule.type);
+  } else if (!rule.type.empty()) {
+    text += fmt::format("struct {};\nusing Rule = {};\n", rule.type, rule.type);
+  }
+  for (const auto& [declaration, value] : constants) text += fmt::format("{} = {};\n", declaration, value);
+  return text + functions + fmt::format("\n#include \"{}\"\n", file);
+}
+
+Compiled compile_kernel(const KernelSource& source, int architecture) {
+  const Nvrtc& compiler = nvrtc();
+  if (!compiler.knows(architecture)) {
+    fail(ErrorCode::unsupported, "NVRTC {}.{} ({}) cannot compile for sm_{}; install a newer one", compiler.major,
+         compiler.minor, compiler.origin, architecture);
+  }
+  return compile({source.entry, source.text(), kernel_sources(), options_for(architecture)});
+}
+
+std::string cache_name(const KernelSource& source, int architecture) {
+  ContentHash hash;
+  hash.add(sources_hash());
+  hash.add(source.text());
+  for (const std::string& option : options_for(architecture)) hash.add(option);
+  return hash.digits();
+}
+
+std::string machine_code(const KernelSource& source, int architecture) {
+  const DiskCache& cache = DiskCache::of_process();
+  const std::string name = cache_name(source, architecture);
+  if (auto cached = cache.get(name)) {
+    dump(source, name, *cached, "");
+    return std::move(*cached);
+  }
+  Compiled compiled = compile_kernel(source, architecture);
+  dump(source, name, compiled.cubin, compiled.log);
+  cache.put(name, compiled.cubin);
+  return std::move(compiled.cubin);
+}
+
+}  // namespace penstock::cuda
