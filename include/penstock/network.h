@@ -93,6 +93,10 @@ class Network {
   /// Writes a safetensors file with a checksum. `path` is replaced whole or not at all. Throws Error(io_failure).
   void save(const std::string& path) const;
 
+  /// Returns a network whose nodes of these names, of int8_layers(), have matrices of int8 with one scale for each
+  /// output. They become floats when a session opens. Throws Error(invalid_argument) for other names.
+  Network with_int8(std::span<const std::string> layers) const;
+
   /// Inputs and outputs without states, in the order of the file.
   const std::vector<NetworkTensor>& inputs() const;
   const std::vector<NetworkTensor>& outputs() const;
@@ -106,6 +110,7 @@ class Network {
 
  private:
   friend class NetworkSession;
+  friend std::vector<std::string> int8_layers(const Network& network);
   explicit Network(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<const Impl> impl_;
 };

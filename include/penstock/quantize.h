@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "penstock/model.h"
+#include "penstock/network.h"
 
 /// Models whose layers have weights of int8: files of a quarter of the size, for CPUs that multiply bytes.
 namespace penstock {
@@ -44,5 +45,19 @@ struct Quantized {
 /// is lost; the layers that lose most by themselves then stay as they are. The last call gets the returned model.
 /// Throws Error: unsupported if no layer can be int8; numerical, with what is lost, if `max_loss` cannot be kept.
 Quantized quantize(const Model& model, const LossOf& loss_of, const QuantizeOptions& options = {});
+
+/// Returns the names of the nodes of a network whose matrices can be int8: recurrent layers, products with constant
+/// matrices, convolutions.
+std::vector<std::string> int8_layers(const Network& network);
+
+struct QuantizedNetwork {
+  Network network;
+  double loss = 0.0;
+  std::vector<QuantizedLayer> layers;
+};
+
+/// The same for a network, whose file shrinks. It still computes in float.
+QuantizedNetwork quantize(const Network& network, const std::function<double(const Network&)>& loss_of,
+                          const QuantizeOptions& options = {});
 
 }  // namespace penstock

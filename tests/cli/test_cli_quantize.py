@@ -5,6 +5,9 @@ import pytest
 from program import CELL, LABELLED, SERIES, TEXT, TINY, refuses, run
 
 import json
+import struct
+import wave
+from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +115,35 @@ def test_custom_cells_stay_in_float(tmp_path):
     told = run("quantize", "m.safetensors", "--data", "text.txt", "--json", cwd=tmp_path).json()
     assert "blocks.0.recurrent" not in [layer["name"] for layer in told["layers"]]
     assert "head" in [layer["name"] for layer in told["layers"]]
+
+
+def test_imported_networks(folder):
+    network = Path(__file__).parents[1] / "released/0.1/network.safetensors"
+    for name, samples in (("sound.wav", 1600), ("short.wav", 10)):
+        with wave.open(str(folder / name), "wb") as sound:
+            sound.setparams((1, 2, 16000, 0, "NONE", ""))
+            sound.writeframes(b"".join(struct.pack("<h", (i * i * 37 + i * 101) % 20001 - 10000) for i in range(samples)))
+    (folder / "network.safetensors").write_bytes(network.read_bytes())
+    lines = run("quantize", "network.safetensors", "--data", "sound.wav", "--report", cwd=folder).out.splitlines()
+    assert lines[0].startswith("score    outputs differ by 0.") and lines[0].endswith(" % of their mean size")
+    assert lines[1].startswith("layers   ") and "int8" in lines[1] and "by itself" in lines[1]
+    assert "network.int8.safetensors" in lines[-1]
+    told = run("quantize", "network.safetensors", "--data", "sound.wav", "--hop", 8, "--json", "-o", "n.safetensors", cwd=folder).json()
+    assert 0 < told["loss"] < 0.02 and told["bytes"] == (folder / "n.safetensors").stat().st_size
+    assert all(layer["int8"] for layer in told["layers"])
+    assert "DequantizeLinear" in run("info", "n.safetensors", cwd=folder).out
+
+    def refused(message, status, *given, model="network.safetensors", data="sound.wav"):
+        told = run("quantize", model, "--data", data, "-o", "m.safetensors", *given, expect=status, cwd=folder)
+        assert message in told.err and told.err.count("\n") == 1 and told.out == ""
+
+    refused("--data must be a sound for an imported network, such as speech.wav, not text.txt", 2, data="text.txt")
+    refused("--threads is of a model of 'penstock train', which MODEL is not", 2, "--threads", 2)
+    refused("--hop is of an imported network, which MODEL is not", 2, "--hop", 2, model="text.safetensors", data="text.txt")
+    refused("--hop must be at least 1, not -2", 2, "--hop", -2)
+    refused("--shape must be whole numbers of at least 1, not 0.5", 2, "--shape", "1,0.5")
+    refused("input 'x' has the shape [1, 16], not [1, 8]", 2, "--shape", "1,8")
+    refused("short.wav has 10 samples, and one input of the network takes 16", 1, data="short.wav")
+    refused("no layer can be int8 without a loss of more than 1e-07 %", 1, "--max-loss", 1e-9)
+    refused("no node of this network can become int8", 1, model="n.safetensors")
+    assert not (folder / "m.safetensors").exists()

@@ -53,3 +53,82 @@ def test_training_is_refused(language, folder):  # noqa: F811
         penstock.train(made, penstock.open_text(folder / "text.txt"), steps=1, batch=4, length=32, progress=False)
     with pytest.raises(penstock.Unsupported, match="weights of int8"):
         made.save_onnx(folder / "int8.onnx")
+
+
+def network_of(tmp_path, bidirectional=False, steps=2):
+    """An imported network with a convolution, a recurrent layer and both kinds of products."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(3)
+    directions = 2 if bidirectional else 1
+
+    def constant(name, *shape):
+        return numpy_helper.from_array(rng.normal(0, 0.3, shape).astype(np.float32), name)
+
+    direction = {"direction": "bidirectional"} if bidirectional else {}
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["c"], name="conv", pads=[1, 1]),
+        helper.make_node("Transpose", ["c"], ["t"], perm=[2, 0, 1]),
+        helper.make_node("LSTM", ["t", "w", "r", "b"], ["ys", "h"], name="lstm", hidden_size=12, **direction),
+        helper.make_node("Reshape", ["h", "flat"], ["f"]),
+        helper.make_node("MatMul", ["f", "m"], ["p"]),
+        helper.make_node("Gemm", ["p", "g", "gb"], ["y"], name="gemm", transB=1),
+    ]
+    weights = [constant("k", 16, 4, 3), constant("w", directions, 48, 16), constant("r", directions, 48, 12),
+               constant("b", directions, 96), constant("m", 12 * directions, 20), constant("g", 5, 20), constant("gb", 5),
+               numpy_helper.from_array(np.array([1, -1], np.int64), "flat")]
+    shape = [1, 4, steps]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    path = tmp_path / "network.onnx"
+    onnx.save(model, path)
+    return penstock.import_onnx(path)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_networks(tmp_path, bidirectional):
+    network = network_of(tmp_path, bidirectional)
+    data = np.random.default_rng(5).normal(size=(20, 1, 4, 2)).astype(np.float32)
+    made, report = penstock.quantize(network, data, each_layer=True)
+    names = [layer["name"] for layer in report["layers"]]
+    assert names == ["conv", "lstm", "p", "gemm"]
+    assert 1e-5 < report["loss"] < 0.02
+    assert all(0 < layer["loss"] < 0.02 and layer["int8"] for layer in report["layers"])
+    assert network.operators.get("DequantizeLinear", 0) == 0
+    assert made.operators["DequantizeLinear"] == 5
+
+    # Weights are those that numpy rounds, with a scale for each output.
+    def rounded(weights, axis):
+        scale = np.abs(weights).max(axis=axis, keepdims=True).astype(np.float32) / np.float32(127)
+        return np.rint(weights / scale).clip(-127, 127).astype(np.int8).astype(np.float32) * scale
+
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(tmp_path / "network.onnx")
+    for initializer in model.graph.initializer:
+        axis = {"k": (1, 2), "w": 2, "r": 2, "m": 0, "g": 1}.get(initializer.name)
+        if axis is not None:
+            initializer.CopyFrom(numpy_helper.from_array(rounded(numpy_helper.to_array(initializer), axis), initializer.name))
+    want = penstock.import_onnx(model.SerializeToString())
+    np.testing.assert_array_equal(made.run(data[0])["y"], want.run(data[0])["y"])
+
+    network.save(tmp_path / "float.safetensors")
+    made.save(tmp_path / "int8.safetensors")
+    assert (tmp_path / "int8.safetensors").stat().st_size < 0.7 * (tmp_path / "float.safetensors").stat().st_size
+    loaded = penstock.Network.load(tmp_path / "int8.safetensors")
+    np.testing.assert_array_equal(loaded.run(data[3])["y"], made.run(data[3])["y"])
+
+    worst = max(report["layers"], key=lambda layer: layer["loss"])
+    _, less = penstock.quantize(network, data, max_loss=0.9 * report["loss"])
+    assert not next(layer for layer in less["layers"] if layer["name"] == worst["name"])["int8"]
+    with pytest.raises(penstock.NumericalError, match="no layer can be int8 without a loss of more than 1e-07 %"):
+        penstock.quantize(network, data, max_loss=1e-9)
+    with pytest.raises(penstock.InvalidArgument, match="at least one step"):
+        penstock.quantize(network, [])
+    with pytest.raises(penstock.InvalidArgument, match="are of models, not of imported networks"):
+        penstock.quantize(network, data, threads=2)
+    with pytest.raises(penstock.Unsupported, match="no node of this network can become int8"):
+        penstock.quantize(made, data)

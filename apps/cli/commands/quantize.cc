@@ -12,6 +12,7 @@
 #include "answers/score_report.h"
 #include "answers/step_answers.h"
 #include "commands/commands.h"
+#include "commands/quantize_network.h"
 #include "options/data_options.h"
 #include "options/load_model.h"
 #include "options/options.h"
@@ -30,6 +31,7 @@ struct QuantizeArguments {
   Scoring scoring;
   TableOptions table;
   QuantizeOptions options;
+  Frames frames;
   bool force = false, json = false, allow_negative = false;
 };
 
@@ -115,10 +117,6 @@ std::string error_text(const Model& model, double error) {
   return fmt::format("RMSE {:.4f} in units of the scale", error);
 }
 
-std::string share_text(double loss) {
-  return loss >= 0.0 ? fmt::format("{:.2f} % lost", 100.0 * loss) : fmt::format("{:.2f} % gained", -100.0 * loss);
-}
-
 /// The result of the command, as text and as JSON.
 struct Answer {
   const QuantizeArguments& arguments;
@@ -136,27 +134,15 @@ struct Answer {
                          bytes ? fmt::format("{:.3f} bits more", worst->change)
                                : fmt::format("a forecast differs by {:.4f} of the scale", worst->change));
     }
-    const bool all = std::ranges::all_of(made.layers, &QuantizedLayer::int8);
-    for (const QuantizedLayer& layer : made.layers) {
-      if (all && !arguments.options.each_layer) break;
-      out += fmt::format("{:<8} {:<30} {}{}\n", &layer == made.layers.data() ? "layers" : "", layer.name,
-                         layer.int8 ? "int8" : "left in float",
-                         layer.loss ? fmt::format(", {} by itself", share_text(*layer.loss)) : "");
-    }
+    out += layers_text(made.layers, arguments.options.each_layer);
     return out + fmt::format("file     {}, {} instead of {}\n", printable(arguments.output),
                              byte_size(static_cast<double>(bytes_after)), byte_size(static_cast<double>(bytes_before)));
   }
 
   std::string json() const {
-    Json layers = Json::array();
-    for (const QuantizedLayer& layer : made.layers) {
-      Json entry = {{"name", layer.name}, {"int8", layer.int8}};
-      if (layer.loss) entry["loss"] = *layer.loss;
-      layers.push_back(std::move(entry));
-    }
-    Json json = {{"output", arguments.output},   {"bytes", bytes_after},       {"bytes_before", bytes_before},
-                 {"error_before", before.error}, {"error_after", after.error}, {"loss", made.loss},
-                 {"layers", std::move(layers)}};
+    Json json = {{"output", arguments.output},        {"bytes", bytes_after},       {"bytes_before", bytes_before},
+                 {"error_before", before.error},      {"error_after", after.error}, {"loss", made.loss},
+                 {"layers", layers_json(made.layers)}};
     if (const auto worst = worst_step(model, before, after)) {
       json["worst"] = {{"step", worst->step}, {"change", worst->change}};
     }
@@ -164,15 +150,33 @@ struct Answer {
   }
 };
 
+/// Refuses the options of a group that were given.
+void refuse_group(const CLI::App& app, const std::string& group, const std::string& of) {
+  for (const CLI::Option* const option : app.get_options()) {
+    if (option->get_group() != group || option->count() == 0) continue;
+    fail(ErrorCode::invalid_argument, "{} is of {}, which MODEL is not", option->get_name(), of);
+  }
+}
+
 int quantize_model(const CLI::App& app, QuantizeArguments arguments) {
   require_given(arguments.model, "MODEL");
   require_given(arguments.data, "--data");
   if (arguments.data == "-") {
     fail(ErrorCode::invalid_argument, "--data must be a file, not -: it is read once for each model that is scored");
   }
-  Model model = load_model("quantize", arguments.model);
+  const bool is_network =
+      begins_as_model(arguments.model) && inspect_model_file(arguments.model).kind == ModelFile::Kind::network;
+  std::optional<Model> loaded;
+  if (!is_network) loaded = load_model("quantize", arguments.model);
   arguments.output = resolve_output(arguments.output, {{"MODEL", arguments.model}, {"--data", arguments.data}},
                                     ".int8.safetensors", arguments.force);
+  refuse_group(app, is_network ? "Data" : "Imported networks",
+               is_network ? "a model of 'penstock train'" : "an imported network");
+  if (is_network) {
+    return quantize_network(
+        {arguments.model, arguments.data, arguments.output, arguments.frames, arguments.options, arguments.json});
+  }
+  Model& model = *loaded;
   if (arguments.allow_negative) model.allow_negative();
   refuse_foreign_options(app, model, arguments.model);
   if (reads_task_only(model)) {
@@ -202,7 +206,8 @@ Command add_quantize(CLI::App& program) {
   CLI::App* app = program.add_subcommand("quantize", "Store the matrices of a model as int8, and say what that loses");
   auto arguments = std::make_shared<QuantizeArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A model or a checkpoint of 'penstock train'");
+  options.positional("MODEL", arguments->model,
+                     "A model or a checkpoint of 'penstock train', or a network of 'penstock import'");
   options.group("Files");
   options.add("--data", arguments->data, "FILE",
               "Data with known answers on which the model is scored, before and after: held out from training");
@@ -213,12 +218,17 @@ Command add_quantize(CLI::App& program) {
   options.add("--max-loss", arguments->options.max_loss, "SHARE",
               "Most that may be lost, 0.005 for half a percent: layers that lose most stay in float [any loss]");
   options.flag("--report", arguments->options.each_layer, "Also score each layer as int8 by itself");
+  options.group("Imported networks");
+  options.add("--shape", arguments->frames.shape, "EXTENTS",
+              "Shape of the input, 1,576 for example: so many samples of --data [that of the network]");
+  options.add("--hop", arguments->frames.hop, "SAMPLES", "Samples from one input to the next, 0: all of an input");
   options.group("Data");
   add_scoring_options(options, arguments->scoring, arguments->table, arguments->allow_negative);
   options.finish(
       "  penstock quantize book.safetensors --data held_out.txt --report\n"
       "  penstock quantize co2.safetensors --data co2.csv --max-loss 0.005\n"
-      "  penstock quantize digits.safetensors --data digits_sequences.csv");
+      "  penstock quantize digits.safetensors --data digits_sequences.csv\n"
+      "  penstock quantize vad.safetensors --data a.wav --shape 1,576 --hop 512");
   return {app, [app, arguments] { return quantize_model(*app, *arguments); }};
 }
 

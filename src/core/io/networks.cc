@@ -9,6 +9,7 @@
 #include "backend/cpu/instruction_sets.h"
 #include "base/check.h"
 #include "io/network_file.h"
+#include "io/network_int8.h"
 #include "io/onnx/read/import.h"
 #include "io/read_file.h"
 #include "io/status_error.h"
@@ -120,6 +121,13 @@ Network Network::load(const std::string& path) {
 }
 
 void Network::save(const std::string& path) const { io::write_network(path, *impl_->network); }
+
+Network Network::with_int8(std::span<const std::string> layers) const {
+  const std::string source = impl_->source.substr(0, impl_->source.size() - 2);
+  return Network(std::make_shared<const Impl>(io::with_int8(*impl_->network, layers), source));
+}
+
+std::vector<std::string> int8_layers(const Network& network) { return io::int8_layers(*network.impl_->network); }
 
 const std::vector<NetworkTensor>& Network::inputs() const { return impl_->inputs; }
 const std::vector<NetworkTensor>& Network::outputs() const { return impl_->outputs; }

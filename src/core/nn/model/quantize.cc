@@ -10,6 +10,7 @@
 #include "nn/model/model_graph.h"
 #include "nn/model/model_impl.h"
 #include "nn/model/quantize.h"
+#include "nn/model/quantizer.h"
 
 namespace penstock {
 
@@ -33,23 +34,27 @@ void check_int8(const ModelSpec& spec, const DataDescription& data) {
   }
 }
 
+float round_row(std::span<const float> row, std::span<std::int8_t> rounded) {
+  float largest = 0.0f;
+  for (const float weight : row) largest = std::max(largest, std::abs(weight));
+  constexpr float least = 1e-30f;  // below which a scale would be denormal
+  const float scale = largest < least ? 0.0f : largest / 127.0f;
+  std::ranges::transform(row, rounded.begin(), [&](float weight) {
+    const float value = largest < least ? 0.0f : std::nearbyint(weight / scale);
+    return static_cast<std::int8_t>(std::clamp(value, -127.0f, 127.0f));
+  });
+  return scale;
+}
+
 namespace {
 
-/// Sets a matrix to rows of floats, of which the largest of each becomes +-127.
+/// Sets a matrix to rounded rows.
 void round_rows(std::span<const float> from, Parameters<float>& parameters, const ParameterEntry& matrix) {
   const auto columns = static_cast<std::size_t>(matrix.shape.back());
   std::vector<std::int8_t> to(from.size());
-  std::vector<float> scales(from.size() / columns);
-  for (std::size_t r = 0; r < scales.size(); ++r) {
-    const auto row = from.subspan(r * columns, columns);
-    float largest = 0.0f;
-    for (const float weight : row) largest = std::max(largest, std::abs(weight));
-    constexpr float least = 1e-30f;  // below which a scale would be denormal
-    scales[r] = largest < least ? 0.0f : largest / 127.0f;
-    for (std::size_t i = 0; i < columns; ++i) {
-      const float value = largest < least ? 0.0f : std::nearbyint(row[i] / scales[r]);
-      to[r * columns + i] = static_cast<std::int8_t>(std::clamp(value, -127.0f, 127.0f));
-    }
+  std::vector<float> scales;
+  for (std::size_t at = 0; at < from.size(); at += columns) {
+    scales.push_back(round_row(from.subspan(at, columns), std::span(to).subspan(at, columns)));
   }
   set_int8_rows(parameters, matrix, to, scales);
 }
@@ -80,72 +85,6 @@ Model Model::with_int8(std::span<const std::string> layers) const {
   return Model(std::move(made));
 }
 
-namespace {
-
-std::string percent(double share) { return fmt::format("{:.3g} %", 100.0 * share); }
-
-/// Quantises a model, and layers by themselves when that is asked for.
-class Quantizer {
- public:
-  Quantizer(const Model& model, const LossOf& loss_of) : model_(model), loss_of_(loss_of) {
-    for (const std::string& name : int8_layers(model)) {
-      if (std::ranges::find(model.spec().int8, name) == model.spec().int8.end()) layers_.push_back({name, {}, true});
-    }
-    if (layers_.empty()) {
-      fail(ErrorCode::unsupported, "no layer of this model can become int8: {}",
-           model.spec().int8.empty() ? "cell " + model.spec().cell + " is not a built-in one, and there is no other"
-                                     : "those that can already are");
-    }
-  }
-
-  Quantized run(const QuantizeOptions& options) {
-    if (options.each_layer) measure_layers();
-    Model made = model_.with_int8(chosen());
-    double loss = loss_of_(made);
-    while (options.max_loss && !(loss <= *options.max_loss)) {
-      leave_worst(*options.max_loss, loss);
-      made = model_.with_int8(chosen());
-      loss = loss_of_(made);
-    }
-    return {std::move(made), loss, std::move(layers_)};
-  }
-
- private:
-  std::vector<std::string> chosen() const {
-    std::vector<std::string> names;
-    for (const QuantizedLayer& layer : layers_) {
-      if (layer.int8) names.push_back(layer.name);
-    }
-    return names;
-  }
-
-  void measure_layers() {
-    for (QuantizedLayer& layer : layers_) layer.loss = loss_of_(model_.with_int8(std::span(&layer.name, 1)));
-  }
-
-  /// NaN is the worst of losses.
-  void leave_worst(double max_loss, double loss) {
-    if (!layers_.front().loss) measure_layers();
-    const auto left = std::ranges::count_if(layers_, &QuantizedLayer::int8);
-    QuantizedLayer* worst = nullptr;
-    for (QuantizedLayer& layer : layers_) {
-      if (layer.int8 && (worst == nullptr || !(*layer.loss <= *worst->loss))) worst = &layer;
-    }
-    if (left == 1) {
-      fail_with(ErrorCode::numerical, {"allow more with ", the_option("max_loss"), ", or keep the model as it is"},
-                "no layer can be int8 without a loss of more than {}: {}, which loses the least, loses {}",
-                percent(max_loss), worst->name, percent(loss));
-    }
-    worst->int8 = false;
-  }
-
-  const Model& model_;
-  const LossOf& loss_of_;
-  std::vector<QuantizedLayer> layers_;
-};
-
-}  // namespace
-
 double loss_between(const Model& model, double before, double after) {
   if (model.data().task == Task::classify) return after - before;
   if (before > 0.0) return after / before - 1.0;
@@ -153,11 +92,16 @@ double loss_between(const Model& model, double before, double after) {
 }
 
 Quantized quantize(const Model& model, const LossOf& loss_of, const QuantizeOptions& options) {
-  if (options.max_loss) {
-    require_argument(*options.max_loss >= 0.0, "max_loss", *options.max_loss,
-                     "0 or more, such as 0.005 for half a percent");
+  std::vector<std::string> layers = int8_layers(model);
+  std::erase_if(layers, [&](const std::string& name) {
+    return std::ranges::find(model.spec().int8, name) != model.spec().int8.end();
+  });
+  if (layers.empty()) {
+    fail(ErrorCode::unsupported, "no layer of this model can become int8: {}",
+         model.spec().int8.empty() ? "cell " + model.spec().cell + " is not a built-in one, and there is no other"
+                                   : "those that can already are");
   }
-  return Quantizer(model, loss_of).run(options);
+  return nn::Quantizer<Model>(model, layers, loss_of).run<Quantized>(options);
 }
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,5 +13,8 @@ namespace penstock::nn {
 std::vector<std::string> int8_layers(ModelSpec spec, const DataDescription& data);
 /// Throws Error(invalid_argument) if ModelSpec::int8 names another layer or one twice.
 void check_int8(const ModelSpec& spec, const DataDescription& data);
+
+/// Rounds a row of floats to int8, the largest to +-127. Returns its scale.
+float round_row(std::span<const float> row, std::span<std::int8_t> rounded);
 
 }  // namespace penstock::nn

@@ -1,0 +1,204 @@
+#include "io/network_int8.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "base/aligned.h"
+#include "base/check.h"
+#include "nn/model/quantize.h"
+#include "nn/model/quantizer.h"
+
+namespace penstock::io {
+
+namespace {
+
+using network::Constant;
+using network::Network;
+using network::Node;
+using network::Shape;
+using network::Type;
+
+const Constant* constant_of(const Network& network, int value) {
+  if (value < 0) return nullptr;
+  const int number = network.values[static_cast<std::size_t>(value)].constant;
+  return number < 0 ? nullptr : &network.constants[static_cast<std::size_t>(number)];
+}
+
+/// A matrix that a node reads.
+struct Matrix {
+  std::size_t read;
+  Index axis;  ///< Of the outputs; a Recurrent's directions are outputs too.
+};
+
+std::vector<Matrix> matrices_of(const Network& network, const Node& node) {
+  std::vector<Matrix> wanted;
+  if (node.op == "Recurrent") wanted = {{network::kRecurrentWeightIh, 0}, {network::kRecurrentWeightHh, 0}};
+  if (node.op == "Conv") wanted = {{1, 0}};
+  if (node.op == "MatMul") wanted = {{1, 1}};
+  if (node.op == "Gemm") {
+    const network::Attribute* const turned = node.find("transB");
+    wanted = {{1, turned != nullptr && turned->integers == std::vector<Index>{1} ? 0 : 1}};
+  }
+  std::vector<Matrix> found;
+  for (const Matrix& each : wanted) {
+    const Constant* const weight =
+        each.read < node.reads.size() ? constant_of(network, node.reads[each.read]) : nullptr;
+    if (weight == nullptr || weight->type != Type::f32 || weight->bytes.empty()) continue;
+    if (each.axis == 1 && weight->shape.size() != 2) continue;
+    found.push_back(each);
+  }
+  return found;
+}
+
+/// LayerNames the nodes that have such matrices, those of bodies included, in the same order for every network of a
+/// form.
+class LayerNames {
+ public:
+  /// Returns the name of a node; empty if it has no matrices.
+  std::string next(const Network& network, const Node& node) {
+    ++position_;
+    if (matrices_of(network, node).empty()) return {};
+    const bool is_new = !node.name.empty() && taken_.insert(node.name).second;
+    return is_new ? node.name : fmt::format("{} {}", node.op, position_);
+  }
+
+ private:
+  std::set<std::string> taken_;
+  int position_ = 0;
+};
+
+void collect(const Network& network, LayerNames& names, std::vector<std::string>& all) {
+  for (const Node& node : network.nodes) {
+    all.push_back(names.next(network, node));
+    for (const Network& body : node.bodies) collect(body, names, all);
+  }
+}
+
+template <class T>
+Constant new_constant(Type type, Shape shape, std::span<const T> values) {
+  const auto bytes = std::as_bytes(values);
+  const auto memory = std::make_shared<const AlignedVector<std::byte>>(bytes.begin(), bytes.end());
+  return {type, std::move(shape), {memory->data(), memory->size()}, memory};
+}
+
+int add_value(Network& network, std::string name, Constant constant) {
+  network::Value value{std::move(name), constant.type};
+  value.constant = static_cast<int>(network.constants.size());
+  network.constants.push_back(std::move(constant));
+  network.values.push_back(std::move(value));
+  return static_cast<int>(network.values.size()) - 1;
+}
+
+int add_value(Network& network, std::string name) {
+  network.values.push_back({std::move(name), Type::f32});
+  return static_cast<int>(network.values.size()) - 1;
+}
+
+/// Rounds a matrix, and adds the nodes that make floats of it in front of its reader. Returns their result.
+int add_matrix(Network& network, const Constant& weight, Index axis, bool directions, const std::string& name,
+               std::vector<Node>& nodes) {
+  const auto* const values = reinterpret_cast<const float*>(weight.bytes.data());
+  const auto count = static_cast<Index>(weight.bytes.size() / sizeof(float));
+  const Index outputs = directions ? weight.shape[0] * weight.shape[1] : weight.shape[static_cast<std::size_t>(axis)];
+  const Index inner = count / outputs, of_output = axis == 0 ? inner : 1, of_input = axis == 0 ? 1 : outputs;
+  std::vector<float> row(static_cast<std::size_t>(inner)), scales;
+  std::vector<std::int8_t> rounded(row.size()), all(static_cast<std::size_t>(count));
+  for (Index o = 0; o < outputs; ++o) {
+    for (Index i = 0; i < inner; ++i) row[i] = values[o * of_output + i * of_input];
+    scales.push_back(nn::round_row(row, rounded));
+    for (Index i = 0; i < inner; ++i) all[o * of_output + i * of_input] = rounded[i];
+  }
+  const Shape shape = directions ? Shape{outputs, inner} : weight.shape;
+  const int matrix = add_value(network, name + ".int8", new_constant<std::int8_t>(Type::i8, shape, all));
+  const int scale = add_value(network, name + ".scale", new_constant<float>(Type::f32, {outputs}, scales));
+  const int floats = add_value(network, name + ".floats");
+  nodes.push_back({"DequantizeLinear", name, {matrix, scale}, {floats}, {{"axis", {axis}}}});
+  if (!directions) return floats;
+  const int extents = add_value(network, name + ".shape", new_constant<Index>(Type::i64, {3}, weight.shape));
+  const int shaped = add_value(network, name + ".matrices");
+  nodes.push_back({"Reshape", name, {floats, extents}, {shaped}});
+  return shaped;
+}
+
+/// Forgets the constants that no node and no output reads any more.
+void drop_unread(Network& network) {
+  std::vector<bool> read(network.values.size());
+  const auto mark = [&](const std::vector<int>& values) {
+    for (const int value : values) {
+      if (value >= 0) read[static_cast<std::size_t>(value)] = true;
+    }
+  };
+  mark(network.outputs);
+  for (const Node& node : network.nodes) mark(node.reads);
+  std::vector<int> place(network.constants.size(), -1);
+  std::vector<Constant> kept;
+  for (std::size_t i = 0; i < network.values.size(); ++i) {
+    int& number = network.values[i].constant;
+    if (number < 0) continue;
+    int& to = place[static_cast<std::size_t>(number)];
+    if (read[i] && to < 0) {
+      to = static_cast<int>(kept.size());
+      kept.push_back(network.constants[static_cast<std::size_t>(number)]);
+    }
+    number = read[i] ? to : -1;
+  }
+  network.constants = std::move(kept);
+}
+
+void round_layers(Network& network, std::span<const std::string> layers, LayerNames& names) {
+  std::vector<Node> nodes;
+  for (Node& node : std::exchange(network.nodes, {})) {
+    const std::string layer = names.next(network, node);
+    for (Network& body : node.bodies) round_layers(body, layers, names);
+    const bool chosen = std::ranges::find(layers, layer) != layers.end();
+    for (const Matrix& each : chosen ? matrices_of(network, node) : std::vector<Matrix>()) {
+      int& read = node.reads[each.read];
+      const Constant weight = *constant_of(network, read);
+      const std::string name = network.values[static_cast<std::size_t>(read)].name;
+      read = add_matrix(network, weight, each.axis, node.op == "Recurrent", name, nodes);
+    }
+    nodes.push_back(std::move(node));
+  }
+  network.nodes = std::move(nodes);
+  drop_unread(network);
+}
+
+}  // namespace
+
+std::vector<std::string> int8_layers(const network::Network& network) {
+  std::vector<std::string> names;
+  LayerNames naming;
+  collect(network, naming, names);
+  std::erase(names, std::string());
+  return names;
+}
+
+network::Network with_int8(network::Network network, std::span<const std::string> layers) {
+  const std::vector<std::string> known = int8_layers(network);
+  for (const std::string& layer : layers) {
+    require_argument(std::ranges::find(known, layer) != known.end(), "layers", layer,
+                     "names of nodes whose weights can be int8, such as those that int8_layers() returns");
+  }
+  LayerNames names;
+  round_layers(network, layers, names);
+  return network;
+}
+
+}  // namespace penstock::io
+
+namespace penstock {
+
+QuantizedNetwork quantize(const Network& network, const std::function<double(const Network&)>& loss_of,
+                          const QuantizeOptions& options) {
+  const std::vector<std::string> layers = int8_layers(network);
+  if (layers.empty()) {
+    fail(ErrorCode::unsupported,
+         "no node of this network can become int8: it has no Recurrent, MatMul, Gemm or Conv with constant float "
+         "weights");
+  }
+  return nn::Quantizer<Network>(network, layers, loss_of).run<QuantizedNetwork>(options);
+}
+
+}  // namespace penstock

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "network/network.h"
+
+namespace penstock::io {
+
+/// Returns the names of the nodes whose constant matrices can be int8, in their order: Recurrent, MatMul, Gemm and
+/// Conv. A node without a name, or with that of another one, is called by its operator and position. Branches and
+/// bodies of loops are included.
+std::vector<std::string> int8_layers(const network::Network& network);
+
+/// Returns the network with the matrices of these nodes as int8. A DequantizeLinear with one scale for each output
+/// reads each of them, so that everything that runs networks runs this one.
+network::Network with_int8(network::Network network, std::span<const std::string> layers);
+
+}  // namespace penstock::io
