@@ -9,7 +9,6 @@
 #include "answers/step_answers.h"
 #include "options/data_options.h"
 #include "penstock/data/sound.h"
-#include "terminal/describe.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
 

@@ -5,6 +5,7 @@
 
 #include "options/options.h"
 #include "penstock/quantize.h"
+#include "terminal/describe.h"
 
 namespace penstock::cli {
 
