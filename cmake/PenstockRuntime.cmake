@@ -10,7 +10,7 @@ set(runtime_core ${PROJECT_SOURCE_DIR}/src/core)
 file(GLOB runtime_sources CONFIGURE_DEPENDS ${runtime_core}/runtime/*.cc)
 file(GLOB runtime_models CONFIGURE_DEPENDS ${runtime_core}/runtime/recurrent_*.cc)
 file(GLOB runtime_networks CONFIGURE_DEPENDS ${runtime_core}/runtime/network_*.cc ${runtime_core}/network/*.cc)
-list(APPEND runtime_models ${runtime_core}/runtime/c_open_models.cc ${runtime_core}/runtime/description.cc)
+list(APPEND runtime_models ${runtime_core}/runtime/c_open_models.cc ${runtime_core}/runtime/read_description.cc)
 list(APPEND runtime_networks ${runtime_core}/runtime/c_open_networks.cc ${runtime_core}/base/memory_plan.cc)
 # What is of the import, or of the full library alone; and the kernels, sources that include themselves once for each
 # instruction set.

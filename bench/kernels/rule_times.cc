@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "plan/gpu/dense_rules.h"
-#include "plan/gpu/layer_rules.h"
 #include "plan/gpu/product_rules.h"
+#include "plan/gpu/scan_layer_rules.h"
 #include "plan/gpu/scan_rules.h"
 
 /// How long the rules of plans on GPUs take to be stated, solved and proved best: the slowest of some ten thousand

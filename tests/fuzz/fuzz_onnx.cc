@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "fuzz/refusal.h"
 #include "io/onnx/read/import.h"
-#include "network/check.h"
+#include "network/check_file.h"
 #include "network/session.h"
 
 using namespace penstock;

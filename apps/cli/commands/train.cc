@@ -8,8 +8,8 @@
 
 #include "answers/score_report.h"
 #include "commands/commands.h"
-#include "commands/train/arguments.h"
 #include "commands/train/files.h"
+#include "commands/train/options.h"
 #include "commands/train/score.h"
 #include "commands/train/summary.h"
 #include "options/data_options.h"

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 #include "network/program_impl.h"
 
 namespace penstock::network {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

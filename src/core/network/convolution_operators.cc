@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "network/contraction.h"
-#include "network/operators.h"
+#include "network/preparation.h"
 #include "network/window.h"
 
 namespace penstock::network {

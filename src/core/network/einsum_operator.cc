@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "network/contraction.h"
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 namespace {

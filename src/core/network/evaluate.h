@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "network/kernels.h"
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

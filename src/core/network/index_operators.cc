@@ -6,7 +6,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

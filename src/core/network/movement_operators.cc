@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "network/maps.h"
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

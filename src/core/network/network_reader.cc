@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/json_reader.h"
-#include "network/check.h"
+#include "network/check_file.h"
 #include "network/tensor.h"
 
 namespace penstock::network {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 #include "network/rows.h"
 
 namespace penstock::network {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

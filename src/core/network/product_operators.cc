@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "network/contraction.h"
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 #include "network/quantise.h"
 
 namespace penstock::network {

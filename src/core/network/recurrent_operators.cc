@@ -6,7 +6,7 @@
 #include "custom/cell.h"
 #include "network/cell.h"
 #include "network/contraction.h"
-#include "network/operators.h"
+#include "network/preparation.h"
 #include "network/quantise.h"
 
 namespace penstock::network {

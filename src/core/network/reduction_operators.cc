@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 #include "network/rows.h"
 
 namespace penstock::network {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "network/contraction.h"
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

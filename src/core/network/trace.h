@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "network/operators.h"
+#include "network/preparation.h"
 
 namespace penstock::network {
 

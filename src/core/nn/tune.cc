@@ -265,7 +265,7 @@ class Tuner {
   /// Finds the works that nodes ask the planner for. The first of equal nodes stands for all.
   void find_works(const graph::Program& program) {
     for (const graph::Node& node : program.graph().nodes()) {
-      plan::Recording recording;
+      plan::PlansAskedFor recording;
       node.op.prepare(program.target());
       std::vector<plan::AskedPlan> asked = recording.take();
       if (asked.empty()) continue;

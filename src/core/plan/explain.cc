@@ -8,8 +8,8 @@
 #include "base/plural.h"
 #include "plan/cpu/rules.h"
 #include "plan/gpu/dense_rules.h"
-#include "plan/gpu/layer_rules.h"
 #include "plan/gpu/product_rules.h"
+#include "plan/gpu/scan_layer_rules.h"
 #include "plan/gpu/sorted_rows.h"
 
 namespace penstock::plan {

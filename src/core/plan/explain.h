@@ -4,8 +4,8 @@
 
 #include "penstock/plan.h"
 #include "plan/gpu/dense.h"
-#include "plan/gpu/layer.h"
 #include "plan/gpu/product.h"
+#include "plan/gpu/scan_layer.h"
 #include "plan/plan.h"
 
 /// Reports on the plan for a problem and on the rejected alternatives. If no plan is possible, a report gives the

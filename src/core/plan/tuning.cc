@@ -13,8 +13,8 @@
 #include "penstock/version.h"
 #include "plan/cpu/rules.h"
 #include "plan/gpu/dense_rules.h"
-#include "plan/gpu/layer_rules.h"
 #include "plan/gpu/product_rules.h"
+#include "plan/gpu/scan_layer_rules.h"
 #include "plan/gpu/scan_rules.h"
 
 namespace penstock::plan {
@@ -31,8 +31,8 @@ Trials& trials() {
   return all;
 }
 
-Recording*& current_recording() {
-  thread_local Recording* current = nullptr;
+PlansAskedFor*& current_recording() {
+  thread_local PlansAskedFor* current = nullptr;
   return current;
 }
 
@@ -261,13 +261,13 @@ Trial::~Trial() { trials().erase(work_); }
 
 bool measuring() { return !trials().empty() || recording() != nullptr; }
 
-Recording* recording() { return current_recording(); }
+PlansAskedFor* recording() { return current_recording(); }
 
-Recording::Recording() { current_recording() = this; }
+PlansAskedFor::PlansAskedFor() { current_recording() = this; }
 
-Recording::~Recording() { current_recording() = nullptr; }
+PlansAskedFor::~PlansAskedFor() { current_recording() = nullptr; }
 
-void Recording::add(AskedPlan plan) {
+void PlansAskedFor::add(AskedPlan plan) {
   if (std::ranges::find(asked_, plan.work, &AskedPlan::work) == asked_.end()) asked_.push_back(std::move(plan));
 }
 

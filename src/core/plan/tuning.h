@@ -113,12 +113,12 @@ struct AskedPlan {
 };
 
 /// Records the plans that this thread requests during its lifetime, once per work. One recording at a time.
-class Recording {
+class PlansAskedFor {
  public:
-  Recording();
-  ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
+  PlansAskedFor();
+  ~PlansAskedFor();
+  PlansAskedFor(const PlansAskedFor&) = delete;
+  PlansAskedFor& operator=(const PlansAskedFor&) = delete;
 
   std::vector<AskedPlan> take() { return std::move(asked_); }
   void add(AskedPlan plan);
@@ -128,7 +128,7 @@ class Recording {
 };
 
 /// Returns the recording of this thread; null if there is none.
-Recording* recording();
+PlansAskedFor* recording();
 /// Suspends recording during its lifetime, for plans that the planner itself requests.
 class Unrecorded {
  public:
@@ -138,7 +138,7 @@ class Unrecorded {
   Unrecorded& operator=(const Unrecorded&) = delete;
 
  private:
-  Recording* before_;
+  PlansAskedFor* before_;
 };
 
 /// Returns whether this thread must not use cached plans.
@@ -180,7 +180,7 @@ Plan plan_as_measured(const Problem& problem, const Machine& machine, const Poss
   const Tuning* const tuned = machine.tuned.get();
   if (tuned == nullptr && !measuring()) return ranked();
   const std::string work = work_of(problem);
-  if (Recording* const to = recording()) {
+  if (PlansAskedFor* const to = recording()) {
     const Unrecorded within;
     Plan plan = ranked();
     to->add({work, plan.explain(), plan.microseconds,

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/description.h"
 #include "runtime/failure.h"
+#include "runtime/read_description.h"
 #include "runtime/tensor_file.h"
 
 namespace penstock::runtime {

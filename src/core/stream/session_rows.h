@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "nn/model/model_impl.h"
+#include "ops/memory/recording.h"
 #include "penstock/data_description.h"
 #include "penstock/stream.h"
 

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "nn/layer/recurrent_graph.h"
 #include "ops/memory/memory.h"
+#include "ops/memory/recording.h"
 
 namespace penstock::training {
 

@@ -13,6 +13,7 @@
 #include "base/threads.h"
 #include "data/batch.h"
 #include "ops/memory/moment.h"
+#include "ops/memory/recording.h"
 #include "ops/product/limits.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"

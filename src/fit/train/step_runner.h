@@ -8,6 +8,7 @@
 #include "base/last_used_cache.h"
 #include "data/device_batch.h"
 #include "nn/model/model_impl.h"
+#include "ops/memory/recording.h"
 #include "penstock/data/dataset.h"
 #include "train/optimizer_state.h"
 

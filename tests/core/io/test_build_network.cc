@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "io/onnx/read/graph_to_network.h"
-#include "network/check.h"
+#include "network/check_file.h"
 #include "support/expect_error.h"
 #include "support/onnx_model.h"
 #include "support/temporary_folder.h"

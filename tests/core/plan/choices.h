@@ -11,8 +11,8 @@
 #include "penstock/error.h"
 #include "plan/cell_table.h"
 #include "plan/gpu/dense.h"
-#include "plan/gpu/layer.h"
 #include "plan/gpu/product.h"
+#include "plan/gpu/scan_layer.h"
 #include "plan/h200.h"
 #include "plan/plan.h"
 

@@ -12,8 +12,8 @@
 #include "plan/choices.h"
 #include "plan/cpu/rules.h"
 #include "plan/gpu/dense_rules.h"
-#include "plan/gpu/layer_rules.h"
 #include "plan/gpu/product_rules.h"
+#include "plan/gpu/scan_layer_rules.h"
 #include "plan/tuning.h"
 
 namespace penstock::plan {
@@ -240,7 +240,7 @@ TEST(BestPlans, FitTheirMachine) {
 TEST(BestPlans, AreTheSameWhenAskedForAgain) {
   test::visit_problems([](const auto& problem, const auto& machine) {
     const auto remembered = planned(problem, machine);
-    const Recording anew;  // bypasses the cache of recent plans
+    const PlansAskedFor anew;  // bypasses the cache of recent plans
     EXPECT_EQ(planned(problem, machine), remembered) << test::choice_of(problem, machine).problem;
   });
 }

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/gpu/layer.h"
 #include "plan/gpu/product.h"
+#include "plan/gpu/scan_layer.h"
 #include "plan/h200.h"
 #include "support/expect_error.h"
 

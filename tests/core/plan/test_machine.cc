@@ -7,8 +7,8 @@
 
 #include "plan/explain.h"
 #include "plan/gpu/dense_rules.h"
-#include "plan/gpu/layer_rules.h"
 #include "plan/gpu/product_rules.h"
+#include "plan/gpu/scan_layer_rules.h"
 #include "plan/gpu/scan_rules.h"
 #include "support/expect_error.h"
 

@@ -10,8 +10,8 @@
 #include "penstock/error.h"
 #include "penstock/version.h"
 #include "plan/gpu/dense.h"
-#include "plan/gpu/layer.h"
 #include "plan/gpu/product.h"
+#include "plan/gpu/scan_layer.h"
 #include "plan/plan.h"
 #include "support/temporary_folder.h"
 
@@ -176,7 +176,7 @@ TEST(Tuning, RecordsWhatIsAskedForAndNotWhatThePlannerAsksItself) {
   const GpuModel gpu = named_gpu("h200");
   GpuLayerProblem floats = mingru_layer();
   floats.scan.storage = Storage::f32;  // its estimate asks for the plan of a product
-  Recording recording;
+  PlansAskedFor recording;
   plan_gpu_layer(floats, gpu);
   plan_gpu_layer(floats, gpu);
   plan_gpu_dense(elman_768(), gpu);

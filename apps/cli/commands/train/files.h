@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "commands/train/arguments.h"
+#include "commands/train/options.h"
 #include "options/output_file.h"
 #include "penstock/penstock.h"
 

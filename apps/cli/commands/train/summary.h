@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "answers/score_report.h"
-#include "commands/train/arguments.h"
+#include "commands/train/options.h"
 #include "options/data_options.h"
 #include "terminal/progress.h"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "io/onnx/layer.h"
+#include "io/onnx/layer_to_onnx.h"
 
 namespace penstock::io {
 

@@ -5,6 +5,7 @@
 #include "backend/cuda/runtime/staging.h"
 #include "base/check.h"
 #include "ops/memory/memory.h"
+#include "ops/memory/recording.h"
 #include "ops/memory/stream_queue.h"
 #include "penstock/cuda.h"
 

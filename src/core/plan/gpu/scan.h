@@ -59,9 +59,9 @@ struct GpuScanProblem {
 /// threads along the channels and `groups` of them along time. It computes tile after tile, chunk by chunk over all
 /// rows and channels, while the values of its next tiles are copied to shared memory. Blocks pass the state through
 /// memory (decoupled look-back): everything is read and written once. ScanAlgorithm::direct: groups take different rows
-/// and tiles of channels; a thread runs from the first step to the last. ScanAlgorithm::fused (plan/gpu/layer.h): the
-/// groups share a chunk, and a block runs over the chunks of its row. ScanAlgorithm::epilogue (plan/gpu/layer.h): like
-/// ScanAlgorithm::scan, but warpgroups compute the values of a tile by a product.
+/// and tiles of channels; a thread runs from the first step to the last. ScanAlgorithm::fused (plan/gpu/scan_layer.h):
+/// the groups share a chunk, and a block runs over the chunks of its row. ScanAlgorithm::epilogue
+/// (plan/gpu/scan_layer.h): like ScanAlgorithm::scan, but warpgroups compute the values of a tile by a product.
 struct GpuScanPlan {
   ScanAlgorithm algorithm = ScanAlgorithm::scan;
   int vector = 1;           ///< Neighbouring channels of one thread.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/cuda/scan/scan.h"
-#include "plan/gpu/layer.h"
+#include "plan/gpu/scan_layer.h"
 
 namespace penstock::cuda {
 

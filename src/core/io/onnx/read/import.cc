@@ -9,7 +9,7 @@
 #include "io/onnx/read/states.h"
 #include "io/onnx/stream/stream.h"
 #include "io/status_error.h"
-#include "network/check.h"
+#include "network/check_file.h"
 
 namespace penstock::io::onnx {
 namespace {

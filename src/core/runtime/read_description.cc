@@ -1,4 +1,4 @@
-#include "runtime/description.h"
+#include "runtime/read_description.h"
 
 #include <algorithm>
 #include <cmath>

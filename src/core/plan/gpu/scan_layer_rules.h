@@ -1,6 +1,6 @@
 #pragma once
 
-#include "plan/gpu/layer.h"
+#include "plan/gpu/scan_layer.h"
 #include "plan/rule.h"
 
 namespace penstock::plan {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "plan/gpu/layer_rules.h"
+#include "plan/gpu/scan_layer_rules.h"
 
 namespace penstock::plan {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/gpu/layer.h"
+#include "plan/gpu/scan_layer.h"
 
 #include <algorithm>
 #include <map>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "plan/gpu/layer_rules.h"
 #include "plan/gpu/product.h"
+#include "plan/gpu/scan_layer_rules.h"
 #include "plan/gpu/scan_rules.h"
 #include "plan/tuning.h"
 

@@ -1,8 +1,8 @@
-#include "network/check.h"
+#include "network/check_file.h"
 
 #include <algorithm>
 
-#include "network/operators.h"
+#include "network/preparation.h"
 #include "network/tensor.h"
 
 namespace penstock::network {

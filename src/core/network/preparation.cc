@@ -1,4 +1,4 @@
-#include "network/operators.h"
+#include "network/preparation.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "io/onnx/layer.h"
+#include "io/onnx/layer_to_onnx.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "commands/train/arguments.h"
+#include "commands/train/options.h"
 
 #include <fmt/format.h>
 
