@@ -113,7 +113,7 @@ PENSTOCK_API const char* penstock_status_name(int32_t status);
 PENSTOCK_API penstock_status penstock_model_open(const char* path, penstock_model** model, penstock_error* error);
 PENSTOCK_API penstock_status penstock_model_open_memory(const void* bytes, size_t size, penstock_model** model,
                                                         penstock_error* error);
-/* Open a model as those above do, also one that `penstock quantize` wrote. A program that calls neither does not link
+/* Open a model with float or int8 weights, as those above do. A program that calls neither does not link
  * the code of int8 weights. */
 PENSTOCK_API penstock_status penstock_int8_model_open(const char* path, penstock_model** model, penstock_error* error);
 PENSTOCK_API penstock_status penstock_int8_model_open_memory(const void* bytes, size_t size, penstock_model** model,

@@ -56,7 +56,7 @@ struct QuantizedNetwork {
   std::vector<QuantizedLayer> layers;
 };
 
-/// The same for a network, whose file shrinks. It still computes in float.
+/// Quantises a network. Only its file shrinks: sessions compute in float.
 QuantizedNetwork quantize(const Network& network, const std::function<double(const Network&)>& loss_of,
                           const QuantizeOptions& options = {});
 

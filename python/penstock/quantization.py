@@ -59,7 +59,7 @@ def quantize(
     options = {"skip": skip, "sequence_column": sequence_column, "label_column": label_column, "threads": threads}
     if isinstance(model, Network):
         if (skip, sequence_column, label_column, threads) != (None, "sequence", "", 0):
-            raise InvalidArgument("skip, sequence_column, label_column and threads are of models, not of imported networks")
+            raise InvalidArgument("skip, sequence_column, label_column and threads apply to models of penstock.train only")
         return _quantize_network(model, data, max_loss, each_layer)
     model_of(model)  # or TypeError
     before = _error(model, data, options)

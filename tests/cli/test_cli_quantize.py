@@ -138,8 +138,8 @@ def test_imported_networks(folder):
         assert message in told.err and told.err.count("\n") == 1 and told.out == ""
 
     refused("--data must be a sound for an imported network, such as speech.wav, not text.txt", 2, data="text.txt")
-    refused("--threads is of a model of 'penstock train', which MODEL is not", 2, "--threads", 2)
-    refused("--hop is of an imported network, which MODEL is not", 2, "--hop", 2, model="text.safetensors", data="text.txt")
+    refused("--threads applies to a model of 'penstock train'; MODEL is none", 2, "--threads", 2)
+    refused("--hop applies to an imported network; MODEL is none", 2, "--hop", 2, model="text.safetensors", data="text.txt")
     refused("--hop must be at least 1, not -2", 2, "--hop", -2)
     refused("--shape must be whole numbers of at least 1, not 0.5", 2, "--shape", "1,0.5")
     refused("input 'x' has the shape [1, 16], not [1, 8]", 2, "--shape", "1,8")

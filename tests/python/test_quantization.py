@@ -128,7 +128,7 @@ def test_networks(tmp_path, bidirectional):
         penstock.quantize(network, data, max_loss=1e-9)
     with pytest.raises(penstock.InvalidArgument, match="at least one step"):
         penstock.quantize(network, [])
-    with pytest.raises(penstock.InvalidArgument, match="are of models, not of imported networks"):
+    with pytest.raises(penstock.InvalidArgument, match="apply to models of penstock.train only"):
         penstock.quantize(network, data, threads=2)
     with pytest.raises(penstock.Unsupported, match="no node of this network can become int8"):
         penstock.quantize(made, data)

@@ -154,7 +154,7 @@ struct Answer {
 void refuse_group(const CLI::App& app, const std::string& group, const std::string& of) {
   for (const CLI::Option* const option : app.get_options()) {
     if (option->get_group() != group || option->count() == 0) continue;
-    fail(ErrorCode::invalid_argument, "{} is of {}, which MODEL is not", option->get_name(), of);
+    fail(ErrorCode::invalid_argument, "{} applies to {}; MODEL is none", option->get_name(), of);
   }
 }
 

@@ -19,7 +19,7 @@ namespace penstock {
 struct Choice {
   const char* name;
   const char* title = name;                  ///< In sentences.
-  std::array<const char*, 3> settings = {};  ///< The settings that only it and others with it read.
+  std::array<const char*, 3> settings = {};  ///< Settings that this value reads and some others do not.
 
   constexpr operator const char*() const { return name; }  // NOLINT(google-explicit-constructor): as a list of names
 };
