@@ -374,6 +374,12 @@ def test_impossible_options(text, options, words):
         run(ours.fit, text, **options)
 
 
+def test_plateau_needs_held_out_data(text):
+    data = penstock.open_text(text, validation_fraction=0)
+    with pytest.raises(penstock.InvalidArgument, match="schedule plateau goes by the loss of held-out data: hold some out"):
+        ours.fit(penstock.Model(data, width=8), data, steps=3, schedule="plateau", validate_steps=1)
+
+
 def test_unknown_options(text):
     with pytest.raises(TypeError, match=r"^fit\(\) has no argument 'lr', did you mean 'learning_rate'\?$"):
         run(ours.fit, text, lr=0.01)

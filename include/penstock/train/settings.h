@@ -109,8 +109,8 @@ struct SettingRange {
 };
 
 /// Whether a run resumes from a checkpoint only with the same value: never, always, if either value is not the default,
-/// with early stopping, with an optimiser that reads it.
-enum class SettingIdentity { free, fixed, if_changed, with_patience, with_optimizer };
+/// where validations end the run or lower its rate, with an optimiser that reads it.
+enum class SettingIdentity { free, fixed, if_changed, with_validations, with_optimizer };
 
 /// The heading under which `penstock train --help` lists a setting. hidden: it is no option of the program.
 enum class SettingGroup { hidden, duration, training, files };
@@ -153,7 +153,7 @@ constexpr std::tuple all = {
         "Seconds; 0: no such limit", "60 for a text or sound", "seconds"},
     Setting<double>{"max_epochs", &O::max_epochs, not_negative, free, duration, "E",
         "Passes over the data; 0: no such limit", "", "epochs"},
-    Setting<Index>{"patience", &O::patience, not_negative, with_patience, duration, "N",
+    Setting<Index>{"patience", &O::patience, not_negative, with_validations, duration, "N",
         "Early stopping: end after N validations by steps in a row without improvement; 0: never",
         "10; 0 for sound, tasks and fewer than 30 held-out sequences"},
     Setting<Index>{"batch", &O::batch, at_least_one, fixed, training, "B",
@@ -183,7 +183,7 @@ constexpr std::tuple all = {
     Setting<bool>{"carry_state", &O::carry_state, any, fixed},
     Setting<double>{"validate_every", &O::validate_every, not_negative, free, training, "S",
         "Seconds between validations; 0: none by time", "30"},
-    Setting<Index>{"validate_steps", &O::validate_steps, not_negative, with_patience, training, "N",
+    Setting<Index>{"validate_steps", &O::validate_steps, not_negative, with_validations, training, "N",
         "Steps between validations; 0: none by steps", "a fortieth of the run; half a pass for a text"},
     Setting<bool>{"keep_best", &O::keep_best, any, free},
     Setting<Index>{"validation_batches", &O::validation_batches, not_negative, free},

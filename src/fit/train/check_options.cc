@@ -53,8 +53,8 @@ bool is_fixed(const Setting<T>& setting, const TrainOptions& options) {
       return true;
     case SettingIdentity::if_changed:  // because older checkpoints do not have it
       return options.*setting.member != TrainOptions().*setting.member;
-    case SettingIdentity::with_patience:
-      return options.patience > 0;
+    case SettingIdentity::with_validations:
+      return options.patience > 0 || options.schedule == Schedule::plateau;
     case SettingIdentity::with_optimizer:
       return std::ranges::any_of(choice_of(options.optimizer).settings, [&](const char* name) {
         return name != nullptr && setting.name == std::string(name);
@@ -83,7 +83,10 @@ void check_options(const TrainOptions& options, const Dataset& data) {
                 " times weight_decay must be below 1, not {}", options.learning_rate * options.weight_decay);
   require_about(options.patience == 0 || options.validate_steps > 0, "patience",
                 " counts validations by steps: validate_steps must be given too");
-  require_about(options.schedule != Schedule::plateau || options.validate_steps > 0, "schedule",
+  const bool plateau = options.schedule == Schedule::plateau;
+  require_about(!plateau || data.training_steps() <= 0 || data.held_out_steps() > 0, "schedule",
+                " plateau goes by the loss of held-out data: hold some out, or choose another schedule");
+  require_about(!plateau || options.validate_steps > 0, "schedule",
                 " plateau goes by validations by steps: validate_steps must be above 0");
   check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
   check_enum("execution.precision", options.execution.precision, Precision::tf32);

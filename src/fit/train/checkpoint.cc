@@ -83,7 +83,7 @@ auto history_fields(Index step) {
 
 auto plateau_fields(Index step) {
   return [step](auto& of, auto& plateau) {
-    of.field("best_loss", plateau.best_loss);
+    of.optional("best_loss", plateau.best_loss);
     of.count("without_gain", plateau.without_gain, step);
     of.field("factor", plateau.factor);
   };
@@ -101,7 +101,7 @@ void run_fields(auto& of, auto& state, auto& guard) {
   of.optional("loss_scale", state.loss_scale);
   if (state.loss_scale) of.count("good_steps", state.good_steps, state.step);
   if (of.has("validations", state.history.known)) of.object("validations", state.history, history_fields(state.step));
-  if (of.has("plateau", state.plateau.known)) of.object("plateau", state.plateau, plateau_fields(state.step));
+  if (of.has("plateau", state.plateau != Plateau{})) of.object("plateau", state.plateau, plateau_fields(state.step));
   if (of.has("guard", static_cast<bool>(guard.good))) of.object("guard", guard, guard_fields(state));
 }
 
@@ -175,7 +175,6 @@ RunState read_state(FieldReader& reader) {
   demand(state.seconds >= 0.0, "seconds", "must not be negative");
   demand(state.loss_scale.value_or(1.0) >= 1.0, "loss_scale", "must be at least 1");
   state.history.known = reader.has("validations");
-  state.plateau.known = reader.has("plateau");
   const double cooldown = state.history.cooldown_from, rate = state.guard.rate_factor;
   demand(cooldown >= 0.0 && cooldown <= 1.0, "validations.cooldown_from",
          fmt::format("must be 0 to 1, not {}", cooldown));
@@ -263,7 +262,7 @@ TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Devic
   options.length = there.integer("length");
   options.patience = 0;
   there.optional("patience", options.patience);
-  if (options.patience > 0) options.validate_steps = there.integer("validate_steps");
+  if (options.patience > 0 || there.has("validate_steps")) options.validate_steps = there.integer("validate_steps");
   return options;
 }
 

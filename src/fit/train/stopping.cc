@@ -19,8 +19,7 @@ constexpr Index plateau_patience = 3;
 }  // namespace
 
 bool Plateau::note(double loss) {
-  if (std::isfinite(loss) && (!known || loss < best_loss * (1.0 - plateau_threshold))) {
-    known = true;
+  if (std::isfinite(loss) && (!best_loss || loss < *best_loss * (1.0 - plateau_threshold))) {
     best_loss = loss;
     without_gain = 0;
     return false;

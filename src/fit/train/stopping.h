@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "penstock/train/train.h"
 
 namespace penstock::training {
@@ -17,10 +19,11 @@ struct ValidationHistory {
 /// The factor of the learning rate with Schedule::plateau, by PyTorch's ReduceLROnPlateau with its usual threshold:
 /// halved after more than 3 validations by steps in a row without a lower loss. Part of a checkpoint.
 struct Plateau {
-  bool known = false;  ///< There has been a validation.
-  double best_loss = 0.0;
+  std::optional<double> best_loss;  ///< The lowest finite loss of a validation.
   Index without_gain = 0;
   double factor = 1.0;
+
+  bool operator==(const Plateau&) const = default;
 
   /// Takes a validation. Returns whether the factor is lower now.
   bool note(double loss);

@@ -21,6 +21,7 @@
 #include "support/temporary_folder.h"
 #include "support/tolerance.h"
 #include "toy_data.h"
+#include "train/checkpoint.h"
 
 namespace penstock {
 namespace {
@@ -200,6 +201,29 @@ TEST_F(Checkpoint, RefusesAnotherRun) {
   given = options(path_);
   given.seed = 4;
   refused("options.seed is 0 in the checkpoint and 4 in this run", spec, given);
+
+  given = options(path_);
+  given.schedule = Schedule::plateau, given.validate_steps = 2;
+  train_part(given, 5);
+  given.validate_steps = 3;
+  refused("options.validate_steps is 2 in the checkpoint and 3 in this run", spec, given);
+}
+
+TEST_F(Checkpoint, KeepsAPlateauOfLossesThatWereNotFinite) {
+  CopyTask data;
+  Model model(spec, data.description(), 1);
+  Example first;
+  data.next(4, 12, first);
+  training::OptimizerState optimizer(options(path_), model.impl().parameters->layout());
+  training::RunState state;
+  state.step = 9;
+  for (int i = 0; i < 6; ++i) state.plateau.note(std::numeric_limits<double>::quiet_NaN());
+  ASSERT_EQ(state.plateau.factor, 0.5);
+  const nlohmann::json same = nlohmann::json::object();
+  training::save_checkpoint(path_, model.impl(), optimizer, state, {}, data, same);
+  const training::RunState read = training::load_checkpoint(path_, model.impl(), optimizer, data, same);
+  EXPECT_EQ(read.plateau.factor, 0.5);
+  EXPECT_EQ(read.plateau.without_gain, 2);
 }
 
 TEST_F(Checkpoint, RefusesOtherDataOrNoCheckpoint) {

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "nn/model/model_impl.h"
 #include "penstock/train.h"
@@ -67,6 +70,19 @@ TEST(Plateau, NeedsValidationsBySteps) {
   expect_error(ErrorCode::invalid_argument,
                "schedule plateau goes by validations by steps: validate_steps must be above 0",
                [&] { train(model, data, options); });
+}
+
+TEST(Plateau, NeedsHeldOutData) {
+  const test::TemporaryFolder folder;
+  const auto data = open_text(folder.write("text.txt", std::string(500, 'a')), {.validation_fraction = 0.0});
+  Model model({.cell = "gru", .width = 4}, data->description());
+  TrainOptions options;
+  options.max_steps = 3;
+  options.schedule = Schedule::plateau;
+  options.validate_steps = 1;
+  expect_error(ErrorCode::invalid_argument,
+               "schedule plateau goes by the loss of held-out data: hold some out, or choose another schedule",
+               [&] { train(model, *data, options); });
 }
 
 TEST(Stopping, TheCooldownComesToItsEnd) {

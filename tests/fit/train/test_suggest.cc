@@ -70,9 +70,12 @@ TEST(Suggest, ARunThatGoesOnElsewhereHasTheBatchesThatItBeganWith) {
   options.length = 7;
   options.max_steps = 2;
   options.checkpoint_path = path;
-  for (const Index patience : {0, 4}) {
+  for (const auto& [patience, schedule] :
+       {std::pair<Index, Schedule>(0, Schedule::cosine), {4, Schedule::cosine}, {0, Schedule::plateau}}) {
+    const bool validates = patience > 0 || schedule == Schedule::plateau;
     options.patience = patience;
-    options.validate_steps = patience > 0 ? 5 : 0;
+    options.schedule = schedule;
+    options.validate_steps = validates ? 5 : 0;
     ModelSpec spec = suggest_spec(*data);
     spec.width = 8;
     Model model(spec, data->description(), 1);
@@ -81,7 +84,7 @@ TEST(Suggest, ARunThatGoesOnElsewhereHasTheBatchesThatItBeganWith) {
     EXPECT_EQ(resumed.batch, 3);
     EXPECT_EQ(resumed.length, 7);
     EXPECT_EQ(resumed.patience, patience);
-    if (patience > 0) {
+    if (validates) {
       EXPECT_EQ(resumed.validate_steps, 5);
     }
     EXPECT_EQ(resumed.execution.device, Device::cuda());

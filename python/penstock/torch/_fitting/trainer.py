@@ -401,6 +401,8 @@ class Trainer:
     def identity(self) -> dict[str, Any]:
         """Returns what a resumed run has to have in common with the first one."""
         options = {name: getattr(self.options, name) for name in _IDENTITY}
+        if self.options.patience or self.options.schedule == "plateau":
+            options["validate_steps"] = self.options.validate_steps
         return {**options, "model": self.placement.module.spec, "steps of data": self.batches.training + self.batches.held_out}
 
     def resume(self) -> None:
