@@ -24,6 +24,10 @@ OptimizerState::OptimizerState(const TrainOptions& options, const nn::ParameterL
   if (options.average > 0.0) slots.push_back({average_name, zeros});
 }
 
+Index stores_of(const TrainOptions& options) {
+  return 1 + moments_of(kind_of(options.optimizer)) + (options.average > 0.0 ? 1 : 0);
+}
+
 LossKind kind_of(Loss resolved) { return static_cast<LossKind>(static_cast<int>(resolved) - 1); }
 
 nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index training_steps) {

@@ -26,6 +26,9 @@ struct OptimizerState {
   std::vector<Slot> slots;
 };
 
+/// Returns how many arrays of the size of the weights a run keeps besides them: gradients, moments and the average.
+Index stores_of(const TrainOptions& options);
+
 LossKind kind_of(Loss resolved);
 
 /// Returns the part of a training step that the options decide. `training_steps`: scored steps in one pass over the

@@ -440,7 +440,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   const Index length = whole != nullptr ? whole->longest() : options.length;
   const auto bytes = [&] {
     const ModelMemory memory = model.memory(options.batch, length, options.execution);
-    return memory.weights + memory.optimizer + memory.training;
+    return memory.weights * static_cast<std::size_t>(1 + training::stores_of(options)) + memory.training;
   };
   const auto need = [&] {
     const bool halves = options.execution.device.is_cuda() && options.execution.precision == Precision::full;

@@ -133,6 +133,28 @@ TEST(TrainingMemory, TooLittleLeavesTheCheckpointToGoOnFrom) {
   EXPECT_TRUE(test::same_bits(weights(resumed), weights(whole)));
 }
 
+TEST(TrainingMemory, WhatIsNeededHasTheMomentsAndTheAverage) {
+  test::CopyTask data;
+  Model model({.cell = "lstm", .width = 512, .blocks = 1}, data.description(), 1);
+  TrainOptions options = training_of(64, 4096);
+  const ModelMemory memory = model.memory(64, 4096, options.execution);
+  const auto needed = [&](Optimizer optimizer, double average) {
+    options.optimizer = optimizer, options.average = average;
+    const test::LimitedMemory limit(128 * mega);
+    const std::string message = message_of(model, data, options);
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(message, found, std::regex("needs ([0-9]+) MB of memory"))) << message;
+    return found.empty() ? 0.0 : std::stod(found[1]);
+  };
+  const auto stores = [&](std::size_t count) {
+    return std::ceil(static_cast<double>(memory.weights * count + memory.training) / mega);
+  };
+  ASSERT_GT(memory.weights, 2 * mega);
+  EXPECT_EQ(needed(Optimizer::adamw, 0.0), stores(4));
+  EXPECT_EQ(needed(Optimizer::adamw, 0.9), stores(5));
+  EXPECT_EQ(needed(Optimizer::lion, 0.0), stores(3));
+}
+
 #endif
 
 }  // namespace
