@@ -150,7 +150,8 @@ def train(
         warmup: Fraction of the run in which the learning rate rises. Afterwards it falls by ``schedule``.
         clip: Largest norm of the gradient; 0: no clipping.
         average: Weight of the past in a moving average of the weights, which becomes the model; 0: none. Validations
-            score the average. A usual value is 0.999.
+            score the average. A usual value is 0.999. In step n it is at most (1 + n) / (10 + n), so that a short run
+            soon forgets the weights that it began with.
         rollbacks: Times that an unstable run may return to its last good state before it ends; 0: never. The run
             passes over the batches since. If the trouble lasts or comes again, the learning rate is lowered for a
             while. See :attr:`TrainResult.gave_up` for the end.

@@ -14,7 +14,8 @@ ours = pytest.importorskip("penstock.torch", reason="PyTorch is too old")
 
 from penstock.torch import train as command_line  # noqa: E402
 from penstock.torch._fitting import options as fit_options  # noqa: E402
-from penstock.torch._fitting import average, optimizers, rates  # noqa: E402
+from penstock.torch._fitting import average, optimizers, rates, trainer  # noqa: E402
+from penstock.torch._fitting import run as fit_run  # noqa: E402
 
 torch.set_num_threads(1)
 WORDS = ["river", "stone", "bridge", "water", "the", "flows", "under", "old", "a", "slowly"]
@@ -124,6 +125,17 @@ def test_curve_of_penstock_train(text, cell, options):
     assert mine.history["score"] == model.history["score"] and mine.history["steps"] == model.history["steps"]
     tokens = list(b"the river")
     assert abs(mine.forward(tokens)[0] - model.forward(tokens)[0]).max() < 1e-3
+
+
+@pytest.mark.parametrize("options", [{"average": 0.9, "patience": 4}, {"schedule": "plateau", "patience": 6}])
+def test_cooldown_of_penstock_train(text, options):
+    options |= {"steps": 400, "learning_rate": 0.03, "validate_steps": 3, "keep_best": False}
+    expected, theirs, _ = run(penstock.train, text, {"cell": "gru"}, **options)
+    got, result, _ = run(ours.fit, text, {"cell": "gru"}, **options)
+    assert result.stopped_early and theirs.stopped_early and result.last.step < 300
+    same_curve(got, expected, 1e-3)
+    assert got[-1].learning_rate < 0.1 * options["learning_rate"]
+    assert math.isclose(result.validation.loss, theirs.validation.loss, rel_tol=1e-4)
 
 
 @pytest.mark.parametrize("options", [{}, {"accumulate": 2, "carry_state": False}])
@@ -298,18 +310,22 @@ def test_lions_arguments():
         ours.Lion([torch.zeros(2)], lr=-1)
 
 
-def test_average_is_that_of_swa_utils():
+def test_average_is_that_of_swa_utils_after_a_warm_up():
     torch.manual_seed(0)
     layer = torch.nn.Linear(3, 4)
-    theirs = torch.optim.swa_utils.AveragedModel(layer, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.95))
+
+    def blend(averages, weights, number):
+        torch._foreach_lerp_(averages, weights, 1 - min(0.9, (1 + int(number)) / (10 + int(number))))
+
+    theirs = torch.optim.swa_utils.AveragedModel(layer, multi_avg_fn=blend)
     theirs.update_parameters(layer)  # the first call copies
-    mine = average.Average(list(layer.parameters()), 0.95)
-    for _ in range(100):
+    mine = average.Average(list(layer.parameters()), 0.9)
+    for step in range(1, 201):
         with torch.no_grad():
             for p in layer.parameters():
                 p += 0.1 * torch.randn_like(p)
         theirs.update_parameters(layer)
-        mine.update()
+        mine.update(step)
     before = [p.clone() for p in layer.parameters()]
     mine.swap()
     for got, expected in zip(layer.parameters(), theirs.module.parameters()):
@@ -374,12 +390,6 @@ def test_impossible_options(text, options, words):
         run(ours.fit, text, **options)
 
 
-def test_plateau_needs_held_out_data(text):
-    data = penstock.open_text(text, validation_fraction=0)
-    with pytest.raises(penstock.InvalidArgument, match="schedule plateau goes by the loss of held-out data: hold some out"):
-        ours.fit(penstock.Model(data, width=8), data, steps=3, schedule="plateau", validate_steps=1)
-
-
 def test_unknown_options(text):
     with pytest.raises(TypeError, match=r"^fit\(\) has no argument 'lr', did you mean 'learning_rate'\?$"):
         run(ours.fit, text, lr=0.01)
@@ -391,10 +401,13 @@ def test_options_of_penstock_train_alone(text, options):
         run(ours.fit, text, **options)
 
 
-def test_other_data_are_refused():
+def test_other_data_are_refused(text):
     data = penstock.open_task("parity")
     with pytest.raises(penstock.Unsupported, match="on data with an end, not on a built-in task: penstock.train does"):
         ours.fit(penstock.Model(data), data)
+    data = penstock.open_text(text, validation_fraction=0)
+    with pytest.raises(penstock.InvalidArgument, match="schedule plateau goes by the loss of held-out data: hold some out"):
+        ours.fit(penstock.Model(data, width=8), data, steps=3, schedule="plateau", validate_steps=1)
 
 
 def interrupted_at(step):
@@ -422,6 +435,37 @@ def test_sigterm_saves_and_the_run_goes_on(text, tmp_path):
         run(ours.fit, text, **options, resume=True, batch=6)
     with pytest.raises(penstock.Incompatible, match="with model = "):
         run(ours.fit, text, {"width": 8}, **options, resume=True)
+
+
+@pytest.mark.parametrize("chosen", [{"schedule": "plateau", "patience": 0}, {"patience": 3}])
+def test_a_run_goes_on_with_its_own_validations(text, tmp_path, chosen):
+    options = {"steps": 8, "checkpoint": tmp_path / "run", "validate_steps": 3} | chosen
+    run(ours.fit, text, **options, callback=interrupted_at(4))
+    with pytest.raises(penstock.Incompatible, match="with validate_steps = 3, not 4: give the options of that run"):
+        run(ours.fit, text, **options | {"validate_steps": 4}, resume=True)
+    assert run(ours.fit, text, **options, resume=True)[1].last.step == 8
+
+
+def test_a_return_to_a_good_state_takes_the_average_along(text, monkeypatch):
+    """The weights blow up after step 115: the run returns to those of step 100, and so does their average."""
+    averages = {}
+
+    class Spoilt(trainer.Trainer):
+        def _update(self, rate, norm):
+            super()._update(rate, norm)
+            averages[self.step] = (self.updates, [v.clone() for v in self.average.values])
+            if self.step == 115:
+                for parameter in self.optimizers.parameters:
+                    parameter.data *= 1e4
+
+        def _roll_back(self, trouble):
+            super()._roll_back(trouble)
+            averages["after"] = (self.updates, [v.clone() for v in self.average.values])
+
+    monkeypatch.setattr(fit_run, "Trainer", Spoilt)
+    assert run(ours.fit, text, steps=125, average=0.9, learning_rate=0.01)[1].last.rollbacks == 1
+    assert averages["after"][0] == averages[100][0] == 100
+    assert all(torch.equal(a, b) for a, b in zip(averages["after"][1], averages[100][1]))
 
 
 def test_checkpoints_that_are_not_there(text, tmp_path):

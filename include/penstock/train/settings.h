@@ -71,7 +71,9 @@ struct TrainOptions {
   double warmup = 0.05;                              ///< Fraction of the run in which the learning rate rises.
   double final_rate = 0.05;                          ///< Fraction of `learning_rate` at which the cosine schedule ends.
   double clip = 1.0;                                 ///< Limit of the global gradient norm; 0: no clipping.
-  double average = 0.0;  ///< Weight of the past in a moving average of the weights, which becomes the model; 0: none.
+  /// Weight of the past in a moving average of the weights, which becomes the model; 0: none. In step n it is at most
+  /// (1 + n) / (10 + n).
+  double average = 0.0;
   Index give_up_after = 10;  ///< Consecutive skipped (non-finite) steps after which train() throws Error(numerical).
   /// Times that an unstable run may return to its last good state and pass over the batches since. After some returns
   /// the learning rate is lower for a while. One more ends the run (TrainResult::gave_up). 0: never.

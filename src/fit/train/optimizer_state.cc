@@ -44,6 +44,7 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
   rules.weight_decay = options.weight_decay;
   rules.beta1 = corrects ? options.beta1 : 0.0;
   rules.beta2 = corrects ? options.beta2 : 0.0;
+  rules.average = options.average;
   rules.schedule = static_cast<long long>(options.schedule);
   rules.seed = options.seed;
   rules.growth = 2.0;
@@ -57,7 +58,6 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
                      .beta2 = options.beta2,
                      .epsilon = options.epsilon,
                      .tensors = {}};
-  shape.average = options.average;
   return shape;
 }
 

@@ -252,7 +252,8 @@ void Trainer::validate(double seconds, Index most_batches) {
 
 void Trainer::judge(const Evaluation& evaluation, bool by_steps) {
   if (evaluation.scored == 0) return;  // without a hold-out set there is no loss
-  if (by_steps && options_.schedule == Schedule::plateau && state_.plateau.note(evaluation.loss)) renew_runner();
+  const bool may_lower = by_steps && options_.schedule == Schedule::plateau && !stopping_.cooling();
+  if (may_lower && state_.plateau.note(evaluation.loss)) renew_runner();
   if (!options_.keep_best && options_.patience == 0) return;
   const bool better = stopping_.note(evaluation.loss, submitted_, by_steps);
   if (better) {
@@ -262,20 +263,24 @@ void Trainer::judge(const Evaluation& evaluation, bool by_steps) {
         options_.average > 0.0 ? std::span<const float>(optimizer_.slots.back().values) : values;
     state_.best.assign(answering.begin(), answering.end());
   }
-  if (by_steps && stopping_.exhausted()) {
-    const double begin = fraction(submitted_, submitted_scored_, seconds());
-    runner_->synchronize();
-    restore_best();
-    stopping_.begin_cooldown(submitted_, begin);
-    guard_.forget_states();
-    if (guard_.active()) keep_state();
-  }
+  if (by_steps && stopping_.exhausted()) begin_cooldown();
   state_.history = stopping_.history();
+}
+
+void Trainer::begin_cooldown() {
+  const double begin = fraction(submitted_, submitted_scored_, seconds());
+  pause_runner();
+  restore_best();
+  stopping_.begin_cooldown(submitted_, begin);
+  make_runner();
+  guard_.forget_states();
+  if (guard_.active()) keep_state();
 }
 
 void Trainer::restore_best() {
   if (state_.best.empty()) return;
   std::ranges::copy(state_.best, model_.parameters->values().begin());
+  if (options_.average > 0.0) optimizer_.slots.back().values = state_.best;
   model_.parameters->changed();
   model_.weights_on(options_.execution.device);
 }

@@ -48,13 +48,17 @@ class Trainer {
   void swap_average();
   /// Takes note of a validation of the weights as they are: keeps them if they are the best, or ends the run.
   void judge(const Evaluation& evaluation, bool by_steps);
-  /// The model's weights become the best ones, if there are any.
+  /// The model's weights and their average become the best ones, if there are any.
   void restore_best();
+  /// Goes back to the best weights, from where the learning rate falls to its end.
+  void begin_cooldown();
   void give_up_if_hopeless(const StepResult& result, bool last) const;
   void handle_all();
 
   /// Makes the object that runs steps, from the host's weights, optimiser and state, with the rate of the guard.
   void make_runner();
+  /// Brings everything to the host that make_runner() reads.
+  void pause_runner();
   /// Makes it anew because the rate has changed.
   void renew_runner();
   /// Gives a step to the guard, and reports its warnings.

@@ -53,17 +53,23 @@ void Trainer::make_runner() {
   runner_.reset();  // its memory first
   TrainOptions options = options_;
   options.learning_rate *= guard_.state().rate_factor * state_.plateau.factor;
+  // A plateau's rate does not fall to an end by itself.
+  if (options.schedule == Schedule::plateau && stopping_.cooling()) options.schedule = Schedule::cosine;
   const bool scaled = options_.execution.precision == Precision::f16;
   runner_ =
       std::make_unique<StepRunner>(model_, training_shape(options, loss_, data_.training_steps()), options_.execution,
                                    optimizer_, step_state_of(state_, scaled), state_.carried, state_.carried_rows);
 }
 
-void Trainer::renew_runner() {
+void Trainer::pause_runner() {
   handle_all();
   runner_->synchronize();
   state_.carried = runner_->carried();
   state_.carried_rows = runner_->carried_rows();
+}
+
+void Trainer::renew_runner() {
+  pause_runner();
   make_runner();
 }
 

@@ -180,6 +180,7 @@ StepRules some_rules() {
   StepRules rules{};
   rules.learning_rate = 3e-3, rules.warmup = 0.1, rules.final_rate = 0.05, rules.max_steps = 100;
   rules.clip = 1, rules.weight_decay = 0.01, rules.beta1 = 0.9, rules.beta2 = 0.99, rules.seed = 77;
+  rules.average = 0.8;
   rules.growth = 2, rules.backoff = 0.5, rules.least_scale = 1, rules.greatest_scale = 65536;
   return rules;
 }
@@ -236,6 +237,7 @@ TEST_P(Steps, AreDecidedAsTheTrainerDoes) {
     EXPECT_FLOAT_EQ(state.rate, static_cast<float>(rate / (1 - std::pow(0.9, updates))));
     EXPECT_FLOAT_EQ(state.root_correction, static_cast<float>(1 / std::sqrt(1 - std::pow(0.99, updates))));
     EXPECT_FLOAT_EQ(state.decay_factor, static_cast<float>(1 - rate * 0.01));
+    EXPECT_FLOAT_EQ(state.average_rest, static_cast<float>(1 - std::min(0.8, (1 + updates) / (10 + updates))));
   }
   EXPECT_EQ(state.step, 100);
   EXPECT_EQ(state.updates, 100);

@@ -111,6 +111,7 @@ TEST_P(ElementKernelsOf, OptimisersAreTheSameToTheLastBit) {
   const OptimizerCoefficients args{.beta1 = 0.9f, .rest1 = 0.1f, .beta2 = 0.99f, .rest2 = 0.01f, .epsilon = 1e-8f};
   StepState state{};
   state.gradient_factor = 0.37f, state.rate = 0.003f, state.root_correction = 1.7f;
+  state.average_rest = 0.1f;
   constexpr float keep = 0.999f;
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lion,
                                    OptimizerKind::rmsprop, OptimizerKind::average}) {
@@ -132,7 +133,7 @@ TEST_P(ElementKernelsOf, OptimisersAreTheSameToTheLastBit) {
           wanted[i] = keep * wanted[i] - state.rate * static_cast<float>((mean > 0.0f) - (mean < 0.0f));
           m[i] = args.beta2 * m[i] + args.rest2 * g;
         } else if (kind == OptimizerKind::average) {
-          m[i] = args.beta1 * m[i] + args.rest1 * wanted[i];
+          m[i] = m[i] + state.average_rest * (wanted[i] - m[i]);
         } else if (kind == OptimizerKind::rmsprop) {
           m[i] = args.beta2 * m[i] + args.rest2 * g * g;
           wanted[i] = keep * wanted[i] - state.rate * g / (std::sqrt(m[i]) + args.epsilon);

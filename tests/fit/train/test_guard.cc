@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "nn/model/model_impl.h"
 #include "penstock/cell.h"
@@ -111,6 +112,25 @@ TEST(Guard, ReturnsToTheWeightsOfTheGoodState) {
   train(model, data, steps(130), callbacks);
   ASSERT_FALSE(after_rollback.empty());
   EXPECT_EQ(after_rollback, after_100);
+}
+
+TEST(Guard, ReturnsToTheAverageOfTheGoodState) {
+  SumTask data;
+  data.spoil = [](Index batch, Example& example) {
+    if (batch == 115) poison(example);
+  };
+  Model model({.cell = "gru", .width = 8, .blocks = 1}, data.description(), 1);
+  TrainOptions options = steps(130);
+  options.average = 0.95;
+  options.validate_steps = 4;  // a validation follows the return of step 116
+  std::map<Index, double> losses;
+  TrainCallbacks callbacks;
+  callbacks.validation = [&](const Progress& progress, const Evaluation& evaluation) {
+    losses[progress.step] = evaluation.loss;
+  };
+  EXPECT_EQ(train(model, data, options, callbacks).last.rollbacks, 1);
+  EXPECT_NE(losses.at(112), losses.at(100));
+  EXPECT_EQ(losses.at(116), losses.at(100));
 }
 
 TEST(Guard, ARateOf10EndsInASentenceWithAGoodModel) {

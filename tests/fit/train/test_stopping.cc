@@ -154,10 +154,78 @@ TEST(Train, EndsWhenNothingGetsBetter) {
   EXPECT_LT(result.last.learning_rate, 0.1 * options.learning_rate) << "the rate comes down before the end";
 }
 
-TEST(Train, PatienceIsTheSameBitsAfterAResume) {
+TEST(Train, ALongAverageSoonForgetsTheFirstWeights) {
+  const auto loss = [](double average) {
+    CopyTask data;
+    Model model({.cell = "gru", .width = 16}, data.description(), 1);
+    TrainOptions options = test::steps(400);
+    options.average = average;
+    return train(model, data, options).validation->loss;
+  };
+  EXPECT_LT(loss(0.9999), 1.1 * loss(0.0) + 0.01);
+}
+
+TEST(Train, TheCooldownStartsFromTheBestWeightsAndTheirAverage) {
+  for (const double average : {0.0, 0.9}) {
+    CopyTask data;
+    Model model(spec, data.description(), 1);
+    TrainOptions options = unsteady(100000);
+    options.patience = 4;
+    options.keep_best = false;
+    options.average = average;
+    double best = INFINITY;
+    Index without_gain = 0, validations_in_cooldown = 0;
+    TrainCallbacks callbacks;
+    callbacks.validation = [&](const Progress&, const Evaluation& evaluation) {
+      if (without_gain == options.patience) {
+        EXPECT_EQ(evaluation.loss, best) << average;
+        ++validations_in_cooldown;
+        return;
+      }
+      without_gain = evaluation.loss < best ? 0 : without_gain + 1;
+      best = std::min(best, evaluation.loss);
+    };
+    // Without labels, no step of the cooldown changes the weights.
+    data.spoil = [&](Index, Example& example) {
+      if (without_gain == options.patience) std::ranges::fill(example.labels, -1);
+    };
+    EXPECT_TRUE(train(model, data, options, callbacks).stopped_early);
+    EXPECT_GE(validations_in_cooldown, 1) << average;
+  }
+}
+
+TEST(Train, TheRateOfAPlateauFallsInTheCooldown) {
+  CopyTask data;
+  Model model(spec, data.description(), 1);
+  TrainOptions options = unsteady(100000);
+  options.patience = 6;
+  options.schedule = Schedule::plateau;
+  options.log_every = 0.0;
+  double best = INFINITY;
+  Index without_gain = 0;
+  std::vector<double> rates;
+  TrainCallbacks callbacks;
+  callbacks.validation = [&](const Progress&, const Evaluation& evaluation) {
+    if (without_gain < options.patience) without_gain = evaluation.loss < best ? 0 : without_gain + 1;
+    best = std::min(best, evaluation.loss);
+  };
+  callbacks.progress = [&](const Progress& progress) {
+    if (rates.empty() || without_gain == options.patience) rates.push_back(progress.learning_rate);
+  };
+  EXPECT_TRUE(train(model, data, options, callbacks).stopped_early);
+  EXPECT_EQ(rates.front(), options.learning_rate);
+  ASSERT_GE(rates.size(), 6u) << "a step before the cooldown, and those of it";
+  for (std::size_t i = 1; i < rates.size(); ++i) EXPECT_LT(rates[i], rates[i - 1]) << i;
+  EXPECT_LT(rates.back(), 0.15 * rates[1]);
+}
+
+class PatienceAfterAResume : public testing::TestWithParam<std::pair<Schedule, double>> {};
+
+TEST_P(PatienceAfterAResume, IsTheSameBits) {
   const test::TemporaryFolder folder;
   TrainOptions options = unsteady(100000);
-  options.patience = 3;
+  options.patience = 5;
+  std::tie(options.schedule, options.average) = GetParam();
   const auto weights = [](const Model& model) {
     const auto values = model.impl().parameters->values();
     return std::vector<float>(values.begin(), values.end());
@@ -181,6 +249,10 @@ TEST(Train, PatienceIsTheSameBitsAfterAResume) {
     EXPECT_EQ(weights(resumed), weights(straight));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Train, PatienceAfterAResume,
+                         testing::Values(std::pair(Schedule::cosine, 0.0), std::pair(Schedule::plateau, 0.0),
+                                         std::pair(Schedule::plateau, 0.9)));
 
 TEST(Train, PatienceNeedsValidationsBySteps) {
   CopyTask data;

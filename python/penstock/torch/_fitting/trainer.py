@@ -59,7 +59,7 @@ class Trainer:
         self._of_classes = options.loss == "cross_entropy"
         # Values of a series are scaled to about 1.
         self.guard.expect(math.log(placement.module.head.out_features) if self._of_classes else 1.0)
-        self.step = self.scored = self.skipped = self.skipped_in_a_row = 0
+        self.step = self.updates = self.scored = self.skipped = self.skipped_in_a_row = 0
         self.seconds = self._seconds_before = 0.0
         self.carried: list[Any] = [None] * options.accumulate
         self.best: list[torch.Tensor] | None = None
@@ -100,6 +100,8 @@ class Trainer:
         """Returns the learning rate of the next step."""
         highest = self.options.learning_rate * self.guard.rate_factor * self.plateau.factor
         settings = {name: getattr(self.options, name) for name in _OF_RATE} | {"learning_rate": highest}
+        if self.stopping.cooling and self.options.schedule == "plateau":  # whose rate does not fall to an end by itself
+            settings["schedule"] = "cosine"
         return _core.learning_rate_at(settings, self.fraction(ahead=1))
 
     # -- A step
@@ -164,8 +166,9 @@ class Trainer:
         if self.options.clip and norm > self.options.clip:
             self.optimizers.scale_gradients(self.options.clip / norm)
         self.optimizers.step(rate)
+        self.updates += 1
         if self.average is not None:
-            self.average.update()
+            self.average.update(self.updates)
 
     # -- Reports and trouble
 
@@ -229,14 +232,14 @@ class Trainer:
 
     def _keep(self):
         average = None if self.average is None else [v.clone() for v in self.average.values]
-        state = (self.placement.values(), self.optimizers.snapshot(), average)
+        state = (self.placement.values(), self.optimizers.snapshot(), average, self.updates)
         if self.guard.keep(self.step) or self.good is None:
             self.good = state
         else:
             self.pending = state
 
     def _roll_back(self, trouble):
-        values, snapshot, average = self.good
+        values, snapshot, average, self.updates = self.good
         self.placement.set_values(values)
         self.optimizers.restore(snapshot)
         if self.average is not None:
@@ -285,7 +288,7 @@ class Trainer:
         options = self.options
         if evaluation.scored == 0:
             return
-        if by_steps and options.schedule == "plateau":
+        if by_steps and options.schedule == "plateau" and not self.stopping.cooling:
             self.plateau.note(evaluation.loss)
         if not options.keep_best and not options.patience:
             return
@@ -294,6 +297,8 @@ class Trainer:
         if by_steps and self.stopping.exhausted:
             begin = self.fraction()
             self.placement.set_values(self.best)
+            if self.average is not None:
+                self.average.start()
             self.stopping.begin_cooldown(self.step, begin)
             self.good = self.pending = None
             self._keep_anew()
@@ -443,7 +448,7 @@ class Trainer:
 #: What the library's schedules read, besides the highest rate.
 _OF_RATE = ("schedule", "warmup", "final_rate", "steps")
 _NO_POINT = {"step": -1, "memory": {"losses": [], "norms": [], "first_loss": 0.0, "first_norm": 0.0, "accepted": 0}}
-_COUNTERS = ("step", "scored", "skipped", "skipped_in_a_row", "seconds")
+_COUNTERS = ("step", "updates", "scored", "skipped", "skipped_in_a_row", "seconds")
 _STOPPING = ("best_loss", "best_step", "without_gain", "cooldown_begin", "cooldown_from")
 #: Options that a resumed run has to share.
 _IDENTITY = ("batch", "length", "learning_rate", "weight_decay", "warmup", "final_rate", "clip", "carry_state", "loss",

@@ -61,12 +61,12 @@ struct RmsProp {
   }
 };
 
-/// No optimiser: keeps the moving average of the values in `first`, whose weight of the past is beta1.
+/// No optimiser: keeps the moving average of the values in `first` (StepState::average_rest).
 struct WeightAverage {
   static constexpr int kMoments = 1;
   static constexpr bool kCorrects = false;
   template <class V, class Arguments, class State>
-  PENSTOCK_STEP void Update(const Arguments& args, const State&, V, V, V& value, V& first, V&) {
-    first = V(args.beta1) * first + V(args.rest1) * value;
+  PENSTOCK_STEP void Update(const Arguments&, const State& state, V, V, V& value, V& first, V&) {
+    first = first + V(state.average_rest) * (value - first);
   }
 };

@@ -30,7 +30,7 @@ struct OneCycleRate {
 };
 
 /// Rises to the full rate over the warm-up and stays there. The trainer lowers the full rate after validations without
-/// a lower loss.
+/// a lower loss, and goes on with CosineRate in the cooldown of early stopping.
 struct PlateauRate {
   PENSTOCK_STEP double Rate(const StepRules& rules, double fraction) {
     return rules.learning_rate * (fraction < rules.warmup ? fraction / rules.warmup : 1.0);

@@ -43,6 +43,8 @@ PENSTOCK_STEP void ApplyStep(StepState& state, const StepRules& rules) {
   state.rate = (float)(state.learning_rate / (1.0 - pow(rules.beta1, updates)));
   state.root_correction = (float)(1.0 / sqrt(1.0 - pow(rules.beta2, updates)));
   state.decay_factor = (float)(1.0 - state.learning_rate * rules.weight_decay);
+  // As TensorFlow's ExponentialMovingAverage with num_updates: a short run soon forgets the weights that it began with.
+  state.average_rest = (float)(1.0 - fmin(rules.average, (1.0 + updates) / (10.0 + updates)));
   state.apply = 1;
 }
 

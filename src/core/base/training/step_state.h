@@ -25,6 +25,7 @@ struct StepRules {
   double clip;         // greatest gradient norm; 0: never clip
   double weight_decay;
   double beta1, beta2;      // of a rule that corrects its moments, else 0, 0
+  double average;           // weight of the past in the average of the weights; 0: there is none
   unsigned long long seed;  // of dropout
   double growth, backoff;   // factors of the loss scale
   double least_scale, greatest_scale;
@@ -34,21 +35,21 @@ struct StepRules {
 struct StepState {
   // State of the batch, cleared by BeginStep.
   LossSums loss;
-  double gradient_squares;  // sum of the squares of all gradients, the loss scale still in them
-  double first_squares;     // of the first of two ranges of them alone (ops/training/training.h)
-  double last_squares;      // and of the last one
-  unsigned broken;          // StepBroken
-  unsigned unused;
+  double gradient_squares;          // sum of the squares of all gradients, the loss scale still in them
+  double first_squares;             // of the first of two ranges of them alone (ops/training/training.h)
+  double last_squares;              // and of the last one
+  unsigned broken;                  // StepBroken
+  int apply;                        // the optimiser may update the weights, once DecideStep says so
   unsigned long long dropout_seed;  // of this step
   double learning_rate;
 
   // Decided once the gradients are known.
-  int apply;              // the optimiser may update the weights
   int keep;               // nothing was broken: the carried state may move on
   float gradient_factor;  // what each gradient is multiplied with: clipping / loss scale
   float rate;             // AdamW: learning rate / first bias correction; SGD: learning rate
   float root_correction;  // 1 / sqrt(second bias correction)
   float decay_factor;     // of a weight that decays: 1 - learning rate * weight decay
+  float average_rest;     // 1 - weight of the past in the average of the weights
   double gradient_norm, clipped_norm;
 
   // State of the run so far, initialised by the host and kept in checkpoints.

@@ -95,9 +95,8 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
   builder.node(ops::decide(training.rules), {step.state}, {step.state}, Phase::update);
   builder.node(ops::optimizer(optimizer), {gradients, step.state, values, first, second},
                {values, first, second, builder.casts()}, Phase::update);
-  if (training.average > 0.0) {
+  if (training.rules.average > 0.0) {
     optimizer.kind = OptimizerKind::average;
-    optimizer.beta1 = training.average;
     const ValueId averages = store("averages", Home::averages);
     builder.node(ops::optimizer(optimizer), {gradients, step.state, values, averages, ValueId{}},
                  {values, averages, ValueId{}, builder.casts()}, Phase::update);

@@ -29,7 +29,6 @@ struct TrainingShape {
   StepRules rules = {};
   LossKind loss = LossKind::cross_entropy;
   ops::OptimizerShape optimizer = {};  ///< For all parameters; its tensors follow from the model.
-  double average = 0.0;                ///< Weight of the past in the average of the weights; 0: there is none.
 };
 
 /// Makes the program of a whole training step, with dropout.
