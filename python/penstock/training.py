@@ -161,8 +161,8 @@ def train(
         optimizer: The optimiser: ``"adamw"``, ``"sgd"``, ``"lion"`` or ``"rmsprop"``. Lion's best rate is a third to a
             tenth of AdamW's.
         schedule: The schedule of the learning rate. ``"cosine"``: warm-up, then half a cosine. ``"onecycle"``: PyTorch's
-            OneCycleLR, which rises over ``warmup``. ``"plateau"``: warm-up, then halved after 3 validations by steps in a
-            row without a lower loss.
+            OneCycleLR, which rises over ``warmup``. ``"plateau"``: warm-up, then halved at the fourth validation by steps
+            in a row without a lower loss.
         validate_every: Seconds between validations; 0: none by time.
         validate_steps: Steps between validations; 0: none by steps.
         patience: Early stopping: end after N validations by steps in a row without improvement; 0: never.

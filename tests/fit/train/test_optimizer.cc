@@ -141,7 +141,7 @@ TEST(Lion, ByAlgorithm2OfItsPaper) {
   });
 }
 
-TEST(RmsProp, AsPyTorchHasIt) {
+TEST(RmsProp, AsPyTorchHasItButForTheDecay) {
   expect_100_steps(Optimizer::rmsprop, [](double& value, double gradient, double& moment) {
     moment = 0.99 * moment + 0.01 * gradient * gradient;
     value -= 0.01 * gradient / (std::sqrt(moment) + 1e-8);

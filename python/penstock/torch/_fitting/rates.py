@@ -11,7 +11,7 @@ _PLATEAU_FACTOR, _PLATEAU_PATIENCE = 0.5, 3
 
 
 class Plateau:
-    """The factor of torch.optim.lr_scheduler.ReduceLROnPlateau: halved after 3 validations without a lower loss."""
+    """The factor of torch.optim.lr_scheduler.ReduceLROnPlateau: halved at the fourth validation without a gain."""
 
     def __init__(self) -> None:
         holder = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)

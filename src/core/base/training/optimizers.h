@@ -48,8 +48,8 @@ struct Lion {
   }
 };
 
-/// Hinton 2012, as PyTorch has it: the gradient over the root of an average of its squares, whose weight of the past is
-/// beta2.
+/// Hinton 2012, as PyTorch has it but with decoupled weight decay: the gradient over the root of an average of its
+/// squares, whose weight of the past is beta2.
 struct RmsProp {
   static constexpr int kMoments = 1;
   static constexpr bool kCorrects = false;
