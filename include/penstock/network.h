@@ -66,9 +66,11 @@ struct OnnxLayer {
   std::vector<Weight> weights;
 };
 
-/// Reads the layers of an ONNX file, whatever else is in it, or with `name` this layer alone. Throws Error: io_failure
-/// if the file cannot be read; bad_input if it is damaged, or has no such layer; unsupported for a layer whose weights
-/// are computed, whose initial state is stored, or which no cell has.
+/// Reads the layers of an ONNX file, whatever its other nodes are, or with `name` this layer alone. Layers in a branch
+/// that a stored condition never takes are left out. Throws Error: io_failure if the file cannot be read; bad_input if
+/// it is damaged, or has no such layer; unsupported for a layer whose weights are computed, whose initial state is
+/// stored, which no cell has, or which is in a graph of an operator other than If, Loop and Scan, and for a file with
+/// sparse tensors.
 std::vector<OnnxLayer> read_onnx_layers(const std::string& path, const std::optional<std::string>& name = {});
 
 /// Extents of inputs by name.

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/check.h"
@@ -32,20 +35,40 @@ void prepare(const std::shared_ptr<const network::Network>& made) {
 
 }  // namespace
 
-/// An ONNX file that the reader accepts must become a network without contradictions, which runs or is refused.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string content(reinterpret_cast<const char*>(data), size);
+/// Calls a reader, which may refuse a file for what it is or for what this library lacks.
+void read(const std::function<void()>& reader) {
   test::accepted([&] {
     try {
-      const auto made =
-          std::make_shared<const network::Network>(io::onnx::import_network(content, {"fuzz", "", 0}, {}));
-      test::check(network::check(*made).ok(), "a network that contradicts itself");
-      prepare(made);
+      reader();
     } catch (const Error& error) {
       if (error.code() == ErrorCode::unsupported || error.code() == ErrorCode::invalid_argument)
         fail(ErrorCode::bad_input, "{}", error.what());
       throw;
     }
   });
+}
+
+/// Weights have the elements of their shapes.
+void check_weights(const OnnxLayer& layer) {
+  for (const OnnxLayer::Weight& weight : layer.weights) {
+    Index bytes = weight.type == "f64" ? 8 : 4;
+    for (const Index extent : weight.shape) bytes *= extent;
+    test::check(static_cast<Index>(weight.values.size()) == bytes, "weights that do not fit their shape");
+  }
+}
+
+/// An ONNX file that the reader accepts must become a network without contradictions, which runs or is refused. The
+/// reader of its layers alone must do as well.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string content(reinterpret_cast<const char*>(data), size);
+  read([&] {
+    const auto made = std::make_shared<const network::Network>(io::onnx::import_network(content, {"fuzz", "", 0}, {}));
+    test::check(network::check(*made).ok(), "a network that contradicts itself");
+    prepare(made);
+  });
+  for (const std::optional<std::string>& name :
+       {std::optional<std::string>(), std::optional<std::string>("the LSTM")}) {
+    read([&] { std::ranges::for_each(io::onnx::read_layers(content, {"fuzz", "", 0}, name), check_weights); });
+  }
   return 0;
 }

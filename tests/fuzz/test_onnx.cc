@@ -40,12 +40,26 @@ std::string branching_model() {
       17, {function});
 }
 
+/// An LSTM whose weights are computed, beside nodes of names that layers of this library have.
+std::string layers_model() {
+  return onnx::model({{value("x", {-1, 1, 2})},
+                      {node("Identity", {"w"}, {"v"}), node("Concat", {"b", "b"}, {"bb"}, {attribute("axis", 1)}),
+                       node("Transpose", {"r"}, {"q"}, {attribute("perm", std::vector<Index>{0, 1, 2})}),
+                       node("LSTM", {"x", "v", "q", "bb"}, {"y", "h"}, {attribute("hidden_size", 1)}),
+                       node("Recurrent", {"y", "v", "q", "bb", "h"}, {"z"}, {attribute("cell", "lstm")}, "own"),
+                       node("LSTM", {"x", "v", "q", "", "", "i"}, {"u"}, {attribute("hidden_size", 1)})},
+                      {tensor("w", {1, 4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), tensor("r", {1, 4, 1}, {1, 2, 3, 4}),
+                       tensor("b", {1, 4}, {1, 2, 3, 4}), tensor("i", {1, 1, 1}, {0.0F})},
+                      {value("z", {-1, 1, 1})}},
+                     17);
+}
+
 TEST(Fuzz, DamagedOnnx) {
-  feed_damaged({recurrent_model(), branching_model()},
-               {"LSTM",        "RNN",       "If",       "Scan",     "Constant",  "Slice",
-                "axes",        "body",      "x",        "w",        "\x00",      "\xff\xff\xff\xff\x0f",
-                "\x7f",        "\x80",      "\x08\x02", "\x12\x00", "\x0a\x01x", "\x2a\x00",
-                "hidden_size", "direction", "ai.onnx"},
+  feed_damaged({recurrent_model(), branching_model(), layers_model()},
+               {"LSTM",      "Recurrent", "Identity", "RNN",      "If",        "Scan",     "Constant",
+                "Slice",     "axes",      "body",     "x",        "w",         "\x00",     "\xff\xff\xff\xff\x0f",
+                "\x7f",      "\x80",      "\x08\x02", "\x12\x00", "\x0a\x01x", "\x2a\x00", "hidden_size",
+                "direction", "ai.onnx"},
                [](const std::string& text, Random& /*random*/) { return text; });
 }
 

@@ -39,6 +39,54 @@ def refused(path, message, error=penstock.BadInput, **options):
         tracemalloc.stop()
 
 
+def onnx_file(path, nodes, count=1):
+    """An ONNX file with `count` GRUs whose initial states are those that nodes make of the input x."""
+    import onnx
+    from onnx import helper
+
+    shapes = {"W": (1, 3, 1), "R": (1, 3, 1)}
+    stored = [onnx.numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in shapes.items()]
+    layers = [helper.make_node("GRU", ["x", "W", "R", "", "", "h"], [f"y{i}"]) for i in range(count)]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("x", "y0")]
+    graph = helper.make_graph([*nodes, *layers], "g", ends[:1], ends[1:], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+
+
+def test_states_of_many_nodes(tmp_path):
+    """Where a state comes from is found at once, however many nodes there are."""
+    onnx = pytest.importorskip("onnx")
+    # Shape cuts each of these off from the input, so all are looked at.
+    wide = [onnx.helper.make_node("Shape", ["x"], [f"s{i}"]) for i in range(60_000)]
+    wide.append(onnx.helper.make_node("Sum", [f"s{i}" for i in range(60_000)], ["h"]))
+    onnx_file(tmp_path / "wide.onnx", wide)
+    deep = [onnx.helper.make_node("Shape", ["x"], ["s0"])]
+    deep += [onnx.helper.make_node("Abs", [f"s{i}"], [f"s{i + 1}"]) for i in range(60_000)]
+    deep.append(onnx.helper.make_node("Abs", ["s60000"], ["h"]))
+    onnx_file(tmp_path / "deep.onnx", deep)
+    for name in ("wide", "deep"):
+        begin = time.monotonic()
+        assert list(interchange.load(tmp_path / f"{name}.onnx")) == ["y0"]
+        assert time.monotonic() - begin < MODEST
+    onnx_file(tmp_path / "many.onnx", deep, count=1000)
+    refused(tmp_path / "many.onnx", "finding where its states come from takes more than 10000000 steps")
+
+
+def test_many_functions_of_onnx(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    opset = [onnx.helper.make_opsetid("", 17)]
+    same = [onnx.helper.make_node("Identity", ["a"], ["b"])]
+    functions = [onnx.helper.make_function("own", f"f{i}", ["a"], ["b"], same, opset) for i in range(40_000)]
+    nodes = [onnx.helper.make_node("f39999", ["x"], [f"v{i}"], domain="own") for i in range(40_000)]
+    nodes.append(onnx.helper.make_node("Identity", ["v0"], ["h"]))
+    onnx_file(tmp_path / "m.onnx", nodes)
+    model = onnx.load(str(tmp_path / "m.onnx"))
+    model.functions.extend(functions)
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    begin = time.monotonic()
+    assert list(interchange.load(tmp_path / "m.onnx")) == ["y0"]
+    assert time.monotonic() - begin < MODEST
+
+
 def test_groups_that_many_links_lead_to(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "diamonds.h5", "w") as file:

@@ -210,6 +210,162 @@ def test_other_operators_of_a_file_do_not_matter(tmp_path):
         interchange.load(tmp_path / "m.onnx", prefix="rnn2")
 
 
+def save_graph(onnx, path, nodes, stored):
+    """Saves a file of nodes that make y of x [4, 1, 3] and arrays."""
+    arrays = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in stored.items()]
+    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4, 1, 3])
+    graph = onnx.helper.make_graph(nodes, "g", [given], [value(onnx, "y")], arrays)
+    domains = {node.domain for node in nodes} - {""}
+    opsets = [onnx.helper.make_opsetid("", 17), *(onnx.helper.make_opsetid(domain, 1) for domain in sorted(domains))]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+
+
+def lstm_node(onnx, inputs=("x", "W", "R", "B"), outputs=("y",), name="rnn", **attributes):
+    return onnx.helper.make_node("LSTM", list(inputs), list(outputs), name=name, hidden_size=5, **attributes)
+
+
+@pytest.mark.parametrize("domain", ["", "x"])
+@pytest.mark.parametrize("name", ["rnn", "other", ""])
+@pytest.mark.parametrize("reads", [1, 7])
+def test_nodes_that_are_called_as_layers_of_penstock(tmp_path, domain, name, reads):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    weights = random_weights("lstm", 3, 5)
+    other = onnx.helper.make_node("Recurrent", ["y0"] * reads, ["y"], name=name, domain=domain)
+    save_graph(onnx, tmp_path / "m.onnx", [lstm_node(onnx, outputs=["y0"]), other], interchange.to_onnx(weights)[0])
+    (found,) = interchange.load(tmp_path / "m.onnx").items()
+    assert found[0] == "rnn"
+    same(found[1], weights)
+    with pytest.raises(penstock.Unsupported, match="ONNX has no operator Recurrent" if not domain else "is of the domain .x."):
+        penstock.import_onnx(str(tmp_path / "m.onnx"))
+
+
+@pytest.mark.parametrize("op", ["Transpose", "Identity", "DequantizeLinear", "Shape"])
+def test_weights_behind_operators_of_other_domains(tmp_path, op):
+    """Nobody knows what these compute, even if ONNX has an operator of the name."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    stored, _ = interchange.to_onnx(random_weights("lstm", 5, 5))
+    foreign = onnx.helper.make_node(op, ["R0", *(["s"] if op == "DequantizeLinear" else [])], ["R"], domain="x", perm=[0, 2, 1])
+    stored = {"W": stored["W"], "R0": stored["R"], "B": stored["B"], "s": np.float32(2)}
+    save_graph(onnx, tmp_path / "m.onnx", [foreign, lstm_node(onnx)], stored)
+    with pytest.raises(penstock.Unsupported, match="LSTM .rnn.: its weight_hh is computed and not stored"):
+        interchange.load(tmp_path / "m.onnx")
+
+
+EXTENTS = {
+    "B of more rows": ({"B": (1, 50)}, {}),
+    "B of fewer rows": ({"B": (1, 30)}, {}),
+    "B of two directions": ({"B": (2, 40)}, {}),
+    "W of more rows": ({"W": (1, 25, 3)}, {}),
+    "W of fewer rows": ({"W": (1, 10, 3)}, {}),
+    "W of two directions": ({"W": (2, 20, 3)}, {}),
+    "R of more rows": ({"R": (1, 25, 5)}, {}),
+    "R of more columns": ({"R": (1, 20, 6)}, {}),
+    "R of two directions": ({"R": (2, 20, 5)}, {}),
+    "P of more rows": ({"P": (1, 20)}, {}),
+    "P of two directions": ({"P": (2, 15)}, {}),
+    "W and R and B of one direction": ({}, {"direction": "bidirectional"}),
+    "B of three axes": ({"B": (1, 40, 1)}, {}),
+    "W of two axes": ({"W": (1, 20)}, {}),
+    "W of four axes": ({"W": (1, 20, 3, 1)}, {}),
+}
+
+
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("case", EXTENTS)
+def test_weights_of_other_extents(tmp_path, case, computed):
+    """Computed weights are checked as stored ones are: Identity and Concat hide their extents until they are folded."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    shapes, attributes = EXTENTS[case]
+    shapes = {"W": (1, 20, 3), "R": (1, 20, 5), "B": (1, 40), "P": (1, 15), **shapes}
+    stored = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    nodes = []
+    if computed:
+        stored = {f"{name}0": array for name, array in stored.items()}
+        nodes = [onnx.helper.make_node("Identity", [f"{name}0"], [name]) for name in "WRP"]
+        nodes.append(onnx.helper.make_node("Concat", ["B0"], ["B"], axis=1))
+    nodes.append(lstm_node(onnx, ["x", "W", "R", "B", "", "", "", "P"], **attributes))
+    save_graph(onnx, tmp_path / "m.onnx", nodes, stored)
+    problem = r"rnn.*(has the shape|fits neither)|Split '[WRBP] of rnn': an axis of \d+ cannot be split into 1 parts of|cannot be joined"
+    with pytest.raises(penstock.BadInput, match=problem):
+        interchange.load(tmp_path / "m.onnx")
+    if not case.endswith("axes"):  # found when a network is prepared
+        with pytest.raises(penstock.BadInput, match=problem):
+            penstock.import_onnx(str(tmp_path / "m.onnx"))
+
+
+def test_layers_that_no_output_needs(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    make, (first, second, third) = onnx.helper.make_node, (random_weights("lstm", 3, 5) for _ in range(3))
+    stored = {f"{key}{i}": array for i, weights in enumerate((first, second, third))
+              for key, array in interchange.to_onnx(weights)[0].items()}  # fmt: skip
+    body = onnx.helper.make_graph([lstm_node(onnx, ["x", "W2", "R2", "B2"], ["z2"], "inner"), make("Identity", ["x"], ["t"])],
+                                  "then", [], [value(onnx, "t")])  # fmt: skip
+    other = onnx.helper.make_graph([make("Identity", ["x"], ["e"])], "else", [], [value(onnx, "e")])
+    nodes = [
+        lstm_node(onnx, ["x", "W0", "R0", "B0"], ["y"], "used"),
+        lstm_node(onnx, ["x", "W1", "R1", "B1"], ["z"], "unused"),
+        make("If", ["c"], ["z3"], then_branch=body, else_branch=other),
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", [value(onnx, "x"), value(onnx, "c", 9)], [value(onnx, "y")],
+                                   [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()])  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph), str(tmp_path / "m.onnx"))
+    found = interchange.load(tmp_path / "m.onnx")
+    assert list(found) == ["used", "unused", "inner"]
+    for read, weights in zip(found.values(), (first, second, third)):
+        same(read, weights)
+
+
+def test_tensors_and_graphs_that_no_layer_has(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    make, weights = onnx.helper.make_node, random_weights("lstm", 3, 5)
+    stored, _ = interchange.to_onnx(weights)
+    body = onnx.helper.make_graph([make("Identity", ["s"], ["t"])], "body", [value(onnx, "s")], [value(onnx, "t")])
+    with_layer = onnx.helper.make_graph([lstm_node(onnx, outputs=["t"], name="inner")], "body", [], [value(onnx, "t")])
+    words = onnx.helper.make_tensor("words", onnx.TensorProto.STRING, [2], [b"a", b"b"])
+    strange = [
+        make("Constant", [], ["more"], value=onnx.helper.make_tensor("more", onnx.TensorProto.UINT16, [2], [1, 2])),
+        make("Constant", [], ["word"], value_string="a"),
+        make("StringNormalizer", ["words"], ["texts"], stopwords=["a", "b"]),
+        make("SequenceMap", ["y", "more", "word"], ["mapped"], body=body),
+        make("BeamSearch", ["y", "halves"], ["found"], domain="com.microsoft", decoder=body),
+        make("Dropout", ["y", "", "training"], ["dropped"]),
+    ]
+
+    def save(*more):
+        arrays = [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()]
+        arrays += [words, onnx.helper.make_tensor("halves", onnx.TensorProto.UINT16, [1], [3])]
+        ends = [value(onnx, name) for name in ("mapped", "found", "dropped", "texts")]
+        graph = onnx.helper.make_graph([*strange, *more, lstm_node(onnx)], "g", [value(onnx, "x"), value(onnx, "training", 9)], ends, arrays)
+        opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), str(tmp_path / "m.onnx"))
+
+    save()
+    same(interchange.load(tmp_path / "m.onnx")["rnn"], weights)
+    with pytest.raises(penstock.Unsupported):
+        penstock.import_onnx(str(tmp_path / "m.onnx"))
+    # A layer in such a graph would be lost: that is said, and the others can be read.
+    save(make("BeamSearch", ["y"], ["deep"], name="search", domain="com.microsoft", decoder=with_layer))
+    with pytest.raises(penstock.Unsupported, match="BeamSearch .search. has a graph with layers, expected them in If"):
+        interchange.load(tmp_path / "m.onnx")
+    same(interchange.load(tmp_path / "m.onnx", prefix="rnn")["rnn"], weights)
+    # Weights that nobody can read are no weights.
+    stored["W"] = stored["W"].astype(np.uint16)
+    save()
+    with pytest.raises(penstock.Unsupported, match="its weight_ih is computed and not stored, or of a type"):
+        interchange.load(tmp_path / "m.onnx")
+
+
+def test_layers_of_branches_that_are_never_taken(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    stored, _ = interchange.to_onnx(random_weights("lstm", 3, 5))
+    then = onnx.helper.make_graph([lstm_node(onnx, outputs=["t"])], "then", [], [value(onnx, "t")])
+    other = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["e"])], "else", [], [value(onnx, "e")])
+    node = onnx.helper.make_node("If", ["no"], ["y"], then_branch=then, else_branch=other)
+    save_graph(onnx, tmp_path / "m.onnx", [node], {**stored, "no": np.array(False)})
+    with pytest.raises(penstock.BadInput, match="its layers are in branches that are never taken"):
+        interchange.load(tmp_path / "m.onnx")
+
+
 def make_strange(onnx, source, result, domain):
     return onnx.helper.make_node("Strange", [source], [result], domain=domain, words=["a", "b"] if domain else 1)
 

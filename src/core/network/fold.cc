@@ -12,7 +12,7 @@ namespace {
 /// Steps through the nodes of a network and keeps those that are needed in a run.
 class Folding {
  public:
-  explicit Folding(Network& network) : network_(network), kernels_(kernels_in_use()) {}
+  Folding(Network& network, std::string_view keep) : network_(network), keep_(keep), kernels_(kernels_in_use()) {}
 
   Status run() {
     std::vector<Node> nodes = std::exchange(network_.nodes, {});
@@ -134,7 +134,8 @@ class Folding {
     std::ranges::for_each(network_.outputs, need);
     for (std::size_t i = network_.nodes.size(); i-- > 0;) {
       Node& node = network_.nodes[i];
-      if (std::ranges::any_of(node.writes, [&](int write) { return write >= 0 && needed[write]; })) {
+      const bool kept = !keep_.empty() && (node.op == keep_ || !node.bodies.empty());
+      if (kept || std::ranges::any_of(node.writes, [&](int write) { return write >= 0 && needed[write]; })) {
         std::ranges::for_each(node.reads, need);
       } else {
         node.op.clear();
@@ -162,12 +163,13 @@ class Folding {
   static constexpr std::byte kNothing[8] = {};
 
   Network& network_;
+  std::string_view keep_;
   Kernels kernels_;
   std::size_t bytes_ = 0;
 };
 
 }  // namespace
 
-Status fold(Network& network) { return Folding(network).run(); }
+Status fold(Network& network, std::string_view keep) { return Folding(network, keep).run(); }
 
 }  // namespace penstock::network

@@ -194,6 +194,9 @@ void convert(Draft& draft) {
                  "extension",
                  in_quotes(draft.message().domain));
   }
+  if (draft.node.op == "Recurrent") {  // a layer of Penstock, which conversions alone make
+    draft.refuse(ErrorCode::unsupported, "ONNX has no operator Recurrent");
+  }
   move_attributes(draft);
   const auto* const found = std::ranges::find_if(
       kConversions, [&](const Conversion& each) { return each.op == draft.node.op && draft.opset() < each.before; });

@@ -1,12 +1,14 @@
 #include "io/onnx/read/graph_to_network.h"
 
 #include <algorithm>
-#include <queue>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/check.h"
 #include "io/onnx/read/draft.h"
+#include "io/onnx/read/layers.h"
+#include "io/onnx/read/node_order.h"
 
 namespace penstock::io::onnx {
 namespace {
@@ -15,7 +17,7 @@ using network::Attribute;
 using network::Constant;
 using network::Network;
 using network::Value;
-using Names = std::vector<std::string_view>;
+using Use = LayerNames::Use;
 
 constexpr Index kOldestOpset = 7, kNewestOpset = 24;
 constexpr std::size_t kMostNodes = 1'000'000;  // after inlining functions, which can grow exponentially
@@ -37,34 +39,14 @@ struct Scope {
   const FunctionMessage* function = nullptr;
 };
 
-/// Appends the names that a graph reads and does not define.
-void free_names(const GraphMessage& graph, Names& names) {
-  std::unordered_set<std::string_view> own;
-  for (const ValueMessage& input : graph.inputs) own.insert(input.name);
-  for (const TensorMessage& tensor : graph.tensors) own.insert(tensor.name);
-  Names used;
-  for (const NodeMessage& node : graph.nodes) {
-    own.insert(node.outputs.begin(), node.outputs.end());
-    used.insert(used.end(), node.inputs.begin(), node.inputs.end());
-    for (const AttributeMessage& attribute : node.attributes) {
-      for (const GraphMessage& body : attribute.graphs) free_names(body, used);
-    }
-  }
-  for (const ValueMessage& output : graph.outputs) used.push_back(output.name);
-  std::ranges::copy_if(used, std::back_inserter(names), [&](std::string_view each) { return !own.contains(each); });
-}
-
-/// "LSTM 'rnn'", or by its first output where it has no name.
-std::string title_of(const NodeMessage& node) {
-  const auto first = std::ranges::find_if(node.outputs, [](std::string_view each) { return !each.empty(); });
-  const std::string_view name = !node.name.empty() ? node.name : first == node.outputs.end() ? "" : *first;
-  return fmt::format("{} {}", shown(node.op), in_quotes(name));
-}
-
 class GraphBuilder {
  public:
   GraphBuilder(const ModelMessage& model, Source& source, const FixedInputs& fixed, LayerNames* layers)
-      : model_(model), source_(source), fixed_(fixed), layers_(layers) {}
+      : model_(model), source_(source), fixed_(fixed), layers_(layers) {
+    for (const FunctionMessage& each : model.functions) {
+      functions_.try_emplace({each.domain == "ai.onnx" ? "" : each.domain, each.name}, &each);
+    }
+  }
 
   BuiltNetwork build();
 
@@ -79,10 +61,11 @@ class GraphBuilder {
   int add_constant(Scope& scope, std::string_view name, Constant constant) const;
   int find(Scope& scope, std::string_view name, const std::string& reader);
   int find_output(Scope& scope, std::string_view name, const std::string& of);
-  std::vector<const NodeMessage*> sorted(const std::vector<NodeMessage>& nodes) const;
+  int add_tensor(Scope& scope, std::string_view name, const TensorMessage& tensor);
   void add_tensors(Scope& scope, const std::vector<TensorMessage>& tensors);
   void add_nodes(Scope& scope, const std::vector<NodeMessage>& nodes);
   void add_node(Scope& scope, const NodeMessage& message);
+  void convert_or_keep(Scope& scope, Draft& draft, Use use);
   bool add_stored(Scope& scope, const NodeMessage& message);
   void inline_function(Scope& scope, const NodeMessage& message, const FunctionMessage& function);
   const FunctionMessage* function_of(const NodeMessage& message) const;
@@ -96,6 +79,7 @@ class GraphBuilder {
   Source& source_;
   const FixedInputs& fixed_;
   LayerNames* layers_;  ///< Null: the whole network is of interest.
+  std::map<std::pair<std::string_view, std::string_view>, const FunctionMessage*> functions_;  // by domain and name
   std::size_t nodes_ = 0;
   int calls_ = 0;
 };
@@ -146,54 +130,18 @@ int GraphBuilder::find_output(Scope& scope, std::string_view name, const std::st
   return value;
 }
 
-/// Returns nodes in an order in which they can run: that of the file, if it is one.
-std::vector<const NodeMessage*> GraphBuilder::sorted(const std::vector<NodeMessage>& nodes) const {
-  std::unordered_map<std::string_view, std::size_t> writers;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (const std::string_view name : nodes[i].outputs) writers.emplace(name, i);
-  }
-  std::vector<std::vector<std::size_t>> readers(nodes.size());
-  std::vector<std::size_t> missing(nodes.size(), 0);
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    Names reads = nodes[i].inputs;
-    for (const AttributeMessage& attribute : nodes[i].attributes) {
-      for (const GraphMessage& graph : attribute.graphs) free_names(graph, reads);
-    }
-    for (const std::string_view name : reads) {
-      const auto writer = writers.find(name);
-      if (name.empty() || writer == writers.end()) continue;
-      readers[writer->second].push_back(i);
-      ++missing[i];
-    }
-  }
-  std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (missing[i] == 0) ready.push(i);
-  }
-  std::vector<const NodeMessage*> order;
-  for (; !ready.empty();) {
-    const std::size_t node = ready.top();
-    ready.pop();
-    order.push_back(&nodes[node]);
-    for (const std::size_t reader : readers[node]) {
-      if (--missing[reader] == 0) ready.push(reader);
-    }
-  }
-  if (order.size() < nodes.size()) {
-    const auto stuck = std::ranges::find_if(missing, [](std::size_t each) { return each > 0; }) - missing.begin();
-    refuse(ErrorCode::bad_input, "{} depends on its own result", title_of(nodes[static_cast<std::size_t>(stuck)]));
-  }
-  return order;
+/// With layers, a tensor of a type that no layer has is a value that nothing writes.
+int GraphBuilder::add_tensor(Scope& scope, std::string_view name, const TensorMessage& tensor) {
+  if (layers_ != nullptr && !is_known_type(tensor.type)) return add_value(scope, name);
+  return add_constant(scope, name, to_constant(tensor, source_));
 }
 
 void GraphBuilder::add_tensors(Scope& scope, const std::vector<TensorMessage>& tensors) {
-  for (const TensorMessage& tensor : tensors) {
-    define(scope, tensor.name, add_constant(scope, tensor.name, to_constant(tensor, source_)));
-  }
+  for (const TensorMessage& tensor : tensors) define(scope, tensor.name, add_tensor(scope, tensor.name, tensor));
 }
 
 void GraphBuilder::add_nodes(Scope& scope, const std::vector<NodeMessage>& nodes) {
-  for (const NodeMessage* const node : sorted(nodes)) {
+  for (const NodeMessage* const node : in_order(nodes, source_.name)) {
     if (++nodes_ > kMostNodes) refuse(ErrorCode::bad_input, "more than {} nodes with those of functions", kMostNodes);
     add_node(scope, *node);
   }
@@ -211,7 +159,7 @@ bool GraphBuilder::add_stored(Scope& scope, const NodeMessage& message) {
     define(scope, message.outputs[0], add_constant(scope, message.outputs[0], std::move(constant)));
   };
   if (!held.tensors.empty()) {
-    define_as(to_constant(held.tensors.front(), source_));
+    define(scope, message.outputs[0], add_tensor(scope, message.outputs[0], held.tensors.front()));
   } else if (held.name == "value_float") {
     define_as(make_number(held.f));
   } else if (held.name == "value_int") {
@@ -221,6 +169,8 @@ bool GraphBuilder::add_stored(Scope& scope, const NodeMessage& message) {
     define_as(make_constant(network::Type::f32, {count}, std::as_bytes(std::span(held.floats))));
   } else if (held.name == "value_ints") {
     define_as(make_integers({static_cast<Index>(held.ints.size())}, held.ints));
+  } else if (layers_ != nullptr) {
+    define(scope, message.outputs[0], add_value(scope, message.outputs[0]));
   } else {
     refuse(ErrorCode::unsupported, "{}: it holds a {}, expected numbers", title_of(message), in_quotes(held.name));
   }
@@ -228,11 +178,8 @@ bool GraphBuilder::add_stored(Scope& scope, const NodeMessage& message) {
 }
 
 const FunctionMessage* GraphBuilder::function_of(const NodeMessage& message) const {
-  const auto found = std::ranges::find_if(model_.functions, [&](const FunctionMessage& each) {
-    const std::string_view domain = each.domain == "ai.onnx" ? "" : each.domain;
-    return each.name == message.op && domain == message.domain;
-  });
-  return found == model_.functions.end() ? nullptr : &*found;
+  const auto found = functions_.find({message.domain, message.op});
+  return found == functions_.end() ? nullptr : found->second;
 }
 
 void GraphBuilder::inline_function(Scope& scope, const NodeMessage& message, const FunctionMessage& function) {
@@ -326,6 +273,23 @@ void GraphBuilder::add_attributes(Scope& scope, Draft& draft) {
   }
 }
 
+/// Adds a node that is no layer. If it cannot be converted, what it computes remains unknown.
+void GraphBuilder::convert_or_keep(Scope& scope, Draft& draft, Use use) {
+  const network::Node node = draft.node;
+  try {
+    if (use == Use::optional) {
+      add_attributes(scope, draft);
+      convert(draft);
+      return;
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+  }
+  draft.node = node;
+  draft.node.op = fmt::format("{}.{}", draft.message().domain, node.op);  // no operator of networks, whatever its name
+  draft.finish();
+}
+
 void GraphBuilder::add_node(Scope& scope, const NodeMessage& message) {
   if (add_stored(scope, message)) return;
   if (const FunctionMessage* const function = function_of(message); function != nullptr) {
@@ -339,9 +303,11 @@ void GraphBuilder::add_node(Scope& scope, const NodeMessage& message) {
   for (const std::string_view name : message.inputs) {
     draft.node.reads.push_back(name.empty() ? -1 : find(scope, name, title));
   }
-  const bool kept = layers_ != nullptr && !layers_->take(message, draft.node.name);
-  if (!kept) add_attributes(scope, draft);
-  add_bodies(scope, draft);
+  const Use use = layers_ == nullptr ? Use::needed : layers_->take(message, draft.node.name);
+  if (use == Use::needed) {
+    add_attributes(scope, draft);
+    add_bodies(scope, draft);
+  }
   for (const std::string_view name : message.outputs) {
     draft.node.writes.push_back(name.empty() ? -1 : add_value(scope, name));
     if (!name.empty()) define(scope, name, draft.node.writes.back());
@@ -350,7 +316,7 @@ void GraphBuilder::add_node(Scope& scope, const NodeMessage& message) {
   if (draft.node.writes.empty() || std::ranges::all_of(draft.node.writes, [](int each) { return each < 0; })) {
     draft.refuse(ErrorCode::bad_input, "it writes nothing");
   }
-  kept ? draft.finish() : convert(draft);
+  use == Use::needed ? convert(draft) : convert_or_keep(scope, draft, use);
 }
 
 /// Makes the network of a body. What it captures is listed in `captured`; its inputs do not have it yet.
@@ -385,6 +351,7 @@ void GraphBuilder::add_bodies(Scope& scope, Draft& draft) {
   const bool expected = branches
                             ? graphs.size() == 2 && graphs[0]->name == "then_branch" && graphs[1]->name == "else_branch"
                             : loops && graphs.size() == 1 && graphs[0]->name == "body";
+  if (!branches && !loops) draft.refuse(ErrorCode::unsupported, "it has graphs, expected them in If, Loop and Scan");
   if (!expected) draft.refuse(ErrorCode::bad_input, "it has graphs that its operator does not have, or lacks them");
   std::vector<int> all;  // captured values of this graph, in the order of the bodies' further inputs
   std::vector<std::unordered_map<int, int>> captured(graphs.size());  // {value of this graph: value of the body}

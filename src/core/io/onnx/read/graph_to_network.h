@@ -2,7 +2,6 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -28,28 +27,7 @@ struct BuiltNetwork {
   Index opset = 0;
 };
 
-/// The recurrent nodes of a file, of which those that are wanted become Recurrent nodes with these names.
-class LayerNames {
- public:
-  /// `only`: the layer that is wanted; otherwise all are.
-  LayerNames(const ModelMessage& model, std::optional<std::string> only);
-
-  /// Gives a node that becomes a layer its name. Returns whether it becomes one, or is converted as any other: nodes of
-  /// other domains and unwanted layers stay as they are.
-  bool take(const NodeMessage& node, std::string& name);
-  /// Throws Error if there is nothing to be read.
-  void check(const std::string& source) const;
-  /// "LSTM 'rnn'".
-  std::string title(const std::string& name) const;
-
- private:
-  std::optional<std::string> only_;
-  std::map<std::string_view, int> counts_;  ///< How many nodes have a name.
-  std::map<std::string, std::string> operators_;
-  std::vector<std::string> names_;
-  std::set<std::string> others_;
-  std::string foreign_;
-};
+class LayerNames;
 
 /// Makes a network of a file: nodes in an order in which they can run, operators in their newest form, bodies closed,
 /// functions inlined. Throws Error that names node, operator and reason: bad_input for a damaged or contradictory file,

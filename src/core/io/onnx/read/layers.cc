@@ -1,8 +1,10 @@
 // The recurrent layers of an ONNX file as weights: the file becomes a network, and folding computes what it stores.
 
+#include "io/onnx/read/layers.h"
+
 #include <algorithm>
 #include <array>
-#include <set>
+#include <deque>
 #include <utility>
 
 #include "base/check.h"
@@ -21,14 +23,26 @@ using network::Node;
 
 constexpr std::string_view kLayers[] = {"LSTM", "GRU", "RNN"};
 
+bool is_layer(const NodeMessage& node) { return std::ranges::find(kLayers, node.op) != std::end(kLayers); }
+
 /// How many recurrent nodes have each name, those of bodies and functions included.
 void count_names(const std::vector<NodeMessage>& nodes, std::map<std::string_view, int>& counts) {
   for (const NodeMessage& node : nodes) {
-    if (std::ranges::find(kLayers, node.op) != std::end(kLayers)) ++counts[node.name];
+    if (is_layer(node)) ++counts[node.name];
     for (const AttributeMessage& attribute : node.attributes) {
       for (const GraphMessage& body : attribute.graphs) count_names(body.nodes, counts);
     }
   }
+}
+
+/// Whether there are layers in the graphs of a node.
+bool has_layers(const NodeMessage& node) {
+  return std::ranges::any_of(node.attributes, [](const AttributeMessage& attribute) {
+    return std::ranges::any_of(attribute.graphs, [](const GraphMessage& graph) {
+      return std::ranges::any_of(graph.nodes,
+                                 [](const NodeMessage& each) { return is_layer(each) || has_layers(each); });
+    });
+  });
 }
 
 /// A network and the node of which it is a body.
@@ -38,66 +52,121 @@ struct Level {
   const Level* outer = nullptr;
 };
 
-/// Where a value comes from, but for shapes: from inputs of the model, or from constants other than zero.
-class Origin {
+/// Where values come from, but for shapes: from inputs of the model, or from constants other than zero.
+class Origins {
  public:
-  Origin(const Level& level, int value) { trace(level, value, 0); }
+  explicit Origins(std::string source) : source_(std::move(source)) {}
 
-  bool is_stored() const { return stored_ && !given_; }
+  /// Returns whether a value comes from such constants, and from no input.
+  bool is_stored(const Level& level, int value) {
+    ++traces_;
+    stored_ = given_ = false;
+    left_.clear();
+    bodies_.clear();
+    for (push(level, value); !left_.empty() && !given_;) {
+      const Place place = left_.back();
+      left_.pop_back();
+      trace(*place.level, place.value);
+    }
+    return stored_ && !given_;
+  }
 
  private:
-  static constexpr int kDeepest = 10'000;  // nodes in a row; a stack has room for more
+  static constexpr Index kMostSteps = 10'000'000;  // of all traces: states can share what they come from
 
-  void trace(const Level& level, int value, int depth) {
-    const Network& network = level.network;
-    if (value < 0 || given_ || !seen_.emplace(&network, value).second) return;
-    if (const int constant = network.values[static_cast<std::size_t>(value)].constant; constant >= 0) {
-      stored_ = stored_ || !is_zero(network.constants[static_cast<std::size_t>(constant)]);
-      return;
+  struct Place {
+    const Level* level;
+    int value;
+  };
+  /// What writes a value.
+  struct Writer {
+    const Node* node = nullptr;
+    std::ptrdiff_t result = 0;
+    std::ptrdiff_t input = -1;      ///< Or its position among the inputs.
+    Index traced = 0;               ///< The number of the last trace that met it.
+    std::optional<bool> zero = {};  ///< Of a constant that was looked at.
+  };
+
+  std::vector<Writer>& writers_of(const Network& network) {
+    const auto [found, is_new] = writers_.try_emplace(&network);
+    std::vector<Writer>& writers = found->second;
+    if (!is_new) return writers;
+    writers.resize(network.values.size());
+    for (const Node& node : network.nodes) {
+      for (std::size_t i = 0; i < node.writes.size(); ++i) {
+        if (node.writes[i] < 0) continue;
+        writers[static_cast<std::size_t>(node.writes[i])] = {&node, static_cast<std::ptrdiff_t>(i)};
+      }
     }
-    const auto writes = [&](const Node& node) { return std::ranges::find(node.writes, value) != node.writes.end(); };
-    const auto node = std::ranges::find_if(network.nodes, writes);
-    const auto input = std::ranges::find(network.inputs, value);
-    if (input != network.inputs.end() && level.outer != nullptr) {
-      const auto place = static_cast<std::size_t>(input - network.inputs.begin()) + (level.node->op == "If" ? 1 : 0);
-      trace(*level.outer, level.node->reads[place], depth + 1);
-    } else if (node == network.nodes.end() || depth > kDeepest) {
+    for (std::size_t i = 0; i < network.inputs.size(); ++i) {
+      writers[static_cast<std::size_t>(network.inputs[i])].input = static_cast<std::ptrdiff_t>(i);
+    }
+    return writers;
+  }
+
+  void push(const Level& level, int value) {
+    if (value >= 0) left_.push_back({&level, value});
+  }
+
+  void trace(const Level& level, int value) {
+    if (++steps_ > kMostSteps) {
+      fail(ErrorCode::bad_input, "{}: finding where its states come from takes more than {} steps", source_,
+           kMostSteps);
+    }
+    const Network& network = level.network;
+    Writer& writer = writers_of(network)[static_cast<std::size_t>(value)];
+    if (std::exchange(writer.traced, traces_) == traces_) return;
+    if (const int constant = network.values[static_cast<std::size_t>(value)].constant; constant >= 0) {
+      if (!writer.zero) writer.zero = is_zero(network.constants[static_cast<std::size_t>(constant)]);
+      stored_ = stored_ || !*writer.zero;
+    } else if (writer.input >= 0 && level.outer == nullptr) {
       given_ = true;
-    } else if (node->bodies.empty()) {
-      trace_reads(level, *node, depth);
+    } else if (writer.input >= 0) {
+      const std::ptrdiff_t read = writer.input + (level.node->op == "If" ? 1 : 0);
+      push(*level.outer, level.node->reads[static_cast<std::size_t>(read)]);
+    } else if (writer.node == nullptr) {
+      stored_ = true;  // a tensor of a type that no layer has
+    } else if (writer.node->bodies.empty()) {
+      trace_reads(level, *writer.node);
     } else {
-      const auto result = static_cast<std::size_t>(std::ranges::find(node->writes, value) - node->writes.begin());
-      trace_bodies(level, *node, result, depth);
+      trace_bodies(level, *writer.node, static_cast<std::size_t>(writer.result));
     }
   }
 
-  void trace_reads(const Level& level, const Node& node, int depth) {
+  void trace_reads(const Level& level, const Node& node) {
     constexpr std::array by_first = {"Expand", "Tile",   "Reshape", "Unsqueeze", "Squeeze",
                                      "Slice",  "Gather", "Split",   "Cast"};  // the other reads are sizes or places
     if (node.op == "Shape" || node.op == "Size") return;
     stored_ = stored_ || node.reads.empty();  // random numbers
     for (const int read : node.reads) {
-      trace(level, read, depth + 1);
+      push(level, read);
       if (std::ranges::find(by_first, node.op) != by_first.end()) return;
     }
   }
 
   /// What bodies return, and for the state of a loop also its value before the loop.
-  void trace_bodies(const Level& level, const Node& node, std::size_t result, int depth) {
+  void trace_bodies(const Level& level, const Node& node, std::size_t result) {
     const std::size_t first = node.op == "Loop" ? 1 : 0;  // the body returns its condition before the states
-    for (const Network& body : node.bodies) trace({body, &node, &level}, body.outputs[first + result], depth + 1);
+    for (const Network& body : node.bodies) {
+      bodies_.push_back({body, &node, &level});
+      push(bodies_.back(), body.outputs[first + result]);
+    }
     const network::Attribute* const states = node.find("states");
     if (states == nullptr || result >= static_cast<std::size_t>(states->integers[0])) return;
-    trace(level, node.reads[2 * first + result], depth + 1);
+    push(level, node.reads[2 * first + result]);
   }
 
-  std::set<std::pair<const Network*, int>> seen_;
+  std::string source_;
+  std::map<const Network*, std::vector<Writer>> writers_;
+  std::vector<Place> left_;
+  std::deque<Level> bodies_;  ///< Where the places that are left lie.
+  Index traces_ = 0, steps_ = 0;
   bool stored_ = false, given_ = false;
 };
 
 class LayerReader {
  public:
-  LayerReader(const LayerNames& names, std::string source) : names_(names), source_(std::move(source)) {}
+  LayerReader(const LayerNames& names, const std::string& source) : names_(names), source_(source), origins_(source) {}
 
   void read(const Level& level) {
     for (const Node& node : level.network.nodes) {
@@ -108,7 +177,7 @@ class LayerReader {
   std::vector<OnnxLayer> take() { return std::move(layers_); }
 
  private:
-  OnnxLayer layer(const Level& level, const Node& node) const {
+  OnnxLayer layer(const Level& level, const Node& node) {
     const std::string title = fmt::format("{}: {}", source_, names_.title(node.name));
     refuse_stored(level, node, title);
     OnnxLayer layer{.name = node.name, .cell = node.find("cell")->text, .weights = {}};
@@ -122,11 +191,17 @@ class LayerReader {
       if (value < 0) continue;
       const int number = level.network.values[static_cast<std::size_t>(value)].constant;
       if (number < 0) {
-        fail(ErrorCode::unsupported, "{}: its {} is computed and not stored in the file", title, name);
+        fail(ErrorCode::unsupported, "{}: its {} is computed and not stored, or of a type that no layer has", title,
+             name);
       }
       const network::Constant& all = level.network.constants[static_cast<std::size_t>(number)];
       if (!network::is_real(all.type)) fail(ErrorCode::bad_input, "{}: its {} is not of floats", title, name);
       const std::size_t directions = direction == "bidirectional" ? 2 : 1, bytes = all.bytes.size() / directions;
+      const bool is_bias = read == network::kRecurrentBiasIh || read == network::kRecurrentBiasHh;
+      if (all.shape.size() != (is_bias ? 2 : 3) || all.shape[0] != static_cast<Index>(directions)) {
+        fail(ErrorCode::bad_input, "{}: its {} has the shape [{}], expected {} axes, the first of {}", title, name,
+             fmt::join(all.shape, ", "), is_bias ? 2 : 3, directions);
+      }
       for (std::size_t i = 0; i < directions; ++i) {
         const bool reverse = direction == "reverse" || i == 1;
         layer.weights.push_back({fmt::format("{}_l0{}", name, reverse ? "_reverse" : ""),
@@ -140,16 +215,16 @@ class LayerReader {
   }
 
   /// Weights have no state and no lengths. Those given to the model are the caller's.
-  static void refuse_stored(const Level& level, const Node& node, const std::string& title) {
+  void refuse_stored(const Level& level, const Node& node, const std::string& title) {
     const bool two = node.writes.size() == 3;
     const std::size_t lengths = network::kRecurrentFirstState + (two ? 2 : 1);
     const char* const names[] = {"initial_h", two ? "initial_c" : "sequence_lens", "sequence_lens"};
     for (std::size_t i = network::kRecurrentFirstState; i < node.reads.size() && i <= lengths; ++i) {
       const char* const name = names[i - network::kRecurrentFirstState];
-      if (!Origin(level, node.reads[i]).is_stored()) continue;
+      if (!origins_.is_stored(level, node.reads[i])) continue;
       if (i == lengths) {
         fail(ErrorCode::unsupported,
-             "{} has sequence_lens that the file holds: make it an input of the graph, and pass lengths= to forward",
+             "{} has sequence_lens that the file holds: make it an input of the graph, and give forward the lengths",
              title);
       }
       fail(
@@ -162,6 +237,7 @@ class LayerReader {
 
   const LayerNames& names_;
   std::string source_;
+  Origins origins_;
   std::vector<OnnxLayer> layers_;
 };
 
@@ -172,30 +248,36 @@ LayerNames::LayerNames(const ModelMessage& model, std::optional<std::string> onl
   for (const FunctionMessage& function : model.functions) count_names(function.nodes, counts_);
 }
 
-bool LayerNames::take(const NodeMessage& node, std::string& name) {
+LayerNames::Use LayerNames::take(const NodeMessage& node, std::string& name) {
   const bool own = node.domain.empty();
   others_.insert(std::string(node.op));
-  const bool is_layer = std::ranges::any_of(
-      kLayers, [&](std::string_view each) { return own ? node.op == each : node.op.ends_with(each); });
-  if (!own && is_layer && foreign_.empty()) {
-    foreign_ = fmt::format("{} {} is of {}", shown(node.op), in_quotes(node.name), in_quotes(node.domain));
+  const bool is_foreign =
+      !own && std::ranges::any_of(kLayers, [&](std::string_view each) { return node.op.ends_with(each); });
+  const bool has_bodies = own && (node.op == "If" || node.op == "Loop" || node.op == "Scan");
+  if (has_bodies) return Use::needed;
+  if (foreign_.empty() && (is_foreign || has_layers(node))) {
+    foreign_ = is_foreign
+                   ? fmt::format("{} is of {}, expected RNN, GRU or LSTM of ONNX itself", title_of(node),
+                                 in_quotes(node.domain))
+                   : fmt::format("{} has a graph with layers, expected them in If, Loop or Scan", title_of(node));
   }
-  if (!own || !is_layer) return own;
+  if (!own || !is_layer(node)) {
+    const bool has_graphs = std::ranges::any_of(node.attributes, [](const auto& each) { return !each.graphs.empty(); });
+    return own && !has_graphs ? Use::optional : Use::kept;
+  }
   const auto output = std::ranges::find_if(node.outputs, [](std::string_view each) { return !each.empty(); });
   const std::string start(!node.name.empty() && counts_[node.name] == 1 ? node.name
                           : output == node.outputs.end()                ? std::string_view()
                                                                         : *output);
-  name = start;
-  for (int number = 2; operators_.contains(name); ++number) name = fmt::format("{}#{}", start, number);
+  for (name = start; operators_.contains(name);) name = fmt::format("{}#{}", start, ++copies_[start] + 1);
   operators_[name] = node.op;
   names_.push_back(name);
-  return !only_ || name == *only_;
+  return !only_ || name == *only_ ? Use::needed : Use::kept;
 }
 
 void LayerNames::check(const std::string& source) const {
   if (!only_ && !foreign_.empty()) {
-    fail(ErrorCode::unsupported,
-         "{}: {}, expected RNN, GRU or LSTM of ONNX itself; prefix= reads one of the other layers", source, foreign_);
+    fail(ErrorCode::unsupported, "{}: {}; name one of the other layers to read it alone", source, foreign_);
   }
   if (names_.empty()) {
     std::vector<std::string> kinds(others_.begin(), others_.end());
@@ -217,11 +299,11 @@ std::vector<OnnxLayer> read_layers(std::string_view content, Source source, cons
   LayerNames names(model, name);
   BuiltNetwork built = build_network(model, source, {}, &names);
   names.check(source.name);
-  require_ok(simplify(built.network), source.name + ": ");
+  require_ok(fold_all(built.network, "Recurrent"), source.name + ": ");
   LayerReader reader(names, source.name);
   reader.read({built.network});
   std::vector<OnnxLayer> layers = reader.take();
-  if (layers.empty()) fail(ErrorCode::bad_input, "{}: no output depends on its recurrent layers", source.name);
+  if (layers.empty()) fail(ErrorCode::bad_input, "{}: its layers are in branches that are never taken", source.name);
   return layers;
 }
 

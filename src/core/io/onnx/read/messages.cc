@@ -200,6 +200,12 @@ std::string shown(std::string_view name) {
   return plain && !name.empty() && name.size() <= most ? std::string(name) : in_quotes(name);
 }
 
+std::string title_of(const NodeMessage& node) {
+  const auto first = std::ranges::find_if(node.outputs, [](std::string_view each) { return !each.empty(); });
+  const std::string_view name = !node.name.empty() ? node.name : first == node.outputs.end() ? "" : *first;
+  return fmt::format("{} {}", shown(node.op), in_quotes(name));
+}
+
 ModelMessage decode_model(std::string_view content, const std::string& source) {
   return MessageReader(source).model(content);
 }

@@ -115,6 +115,9 @@ struct ModelMessage {
 /// Returns a name of a file for a message: as it is if it has letters, digits and ./:_- alone, otherwise quoted.
 std::string shown(std::string_view name);
 
+/// "LSTM 'rnn'", or by its first output where it has no name.
+std::string title_of(const NodeMessage& node);
+
 /// Decodes a file. `content` must outlive the result; `source` names it in messages. Throws Error(bad_input).
 ModelMessage decode_model(std::string_view content, const std::string& source);
 

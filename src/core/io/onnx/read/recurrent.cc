@@ -115,7 +115,7 @@ Layer read_layer(Draft& draft) {
   return layer;
 }
 
-/// Checks the rows of weights that are stored as they are: nodes put them in order without looking for others.
+/// Checks the rows of weights that are stored as they are, with a better message than require_extents() has.
 void require_rows(const Draft& draft, const Layer& layer) {
   const Index rows = layer.op.gates * layer.hidden;
   const auto require = [&](std::size_t read, const char* name, std::size_t rank, Index expected) {
@@ -129,6 +129,20 @@ void require_rows(const Draft& draft, const Layer& layer) {
   if (!layer.quantised) require(kW, "W", 3, rows);
   require(kB, "B", 2, 2 * rows);
   require(kP, "P", 2, 3 * layer.hidden);
+}
+
+/// Lets a value that is still to be computed have these extents alone, from axis 0 on: a Split into one part refuses
+/// others. Gather would take some rows of too many.
+int require_extents(Draft& draft, const char* input, int value, std::initializer_list<Index> extents) {
+  if (draft.known(value) != nullptr) return value;  // require_rows() or hidden_size() has checked it
+  const std::string name = draft.node.name;
+  draft.node.name = fmt::format("{} of {}", input, name);  // for messages
+  Index axis = 0;
+  for (const Index extent : extents) {
+    value = draft.apply("Split", {value, draft.integers({extent})}, {{.name = "axis", .integers = {axis++}}});
+  }
+  draft.node.name = name;
+  return value;
 }
 
 /// Blocks of H rows of axis 1, in the given order.
@@ -157,8 +171,11 @@ int dequantised(Draft& draft, const Layer& layer, std::size_t weights, std::size
 
 /// Reads of a Recurrent node.
 std::vector<int> recurrent_reads(Draft& draft, const Layer& layer) {
-  const int w = layer.quantised ? dequantised(draft, layer, kW, kScaleW, kZeroW) : draft.read(kW);
-  const int r = layer.quantised ? dequantised(draft, layer, kR, kScaleR, kZeroR) : draft.read(kR);
+  const Index directions = layer.directions, hidden = layer.hidden, units = layer.op.gates * hidden;
+  int w = layer.quantised ? dequantised(draft, layer, kW, kScaleW, kZeroW) : draft.read(kW);
+  int r = layer.quantised ? dequantised(draft, layer, kR, kScaleR, kZeroR) : draft.read(kR);
+  w = require_extents(draft, "W", w, {directions, units});
+  r = require_extents(draft, "R", r, {directions, units, hidden});
   int x = draft.read(kX), bias_ih = -1, bias_hh = -1;
   if (layer.quantised) {
     const int bytes = draft.value(), scale = draft.value(), zero = draft.value();
@@ -167,15 +184,16 @@ std::vector<int> recurrent_reads(Draft& draft, const Layer& layer) {
   }
   if (layer.batch_first) x = draft.apply("Transpose", {x}, {{.name = "perm", .integers = {1, 0, 2}}});
   if (draft.has(kB)) {
-    bias_ih = gather(draft, layer, draft.read(kB), layer.order);
-    bias_hh = gather(draft, layer, draft.read(kB), layer.order, layer.op.gates);
+    const int b = require_extents(draft, "B", draft.read(kB), {directions, 2 * units});
+    bias_ih = gather(draft, layer, b, layer.order);
+    bias_hh = gather(draft, layer, b, layer.order, layer.op.gates);
   }
   if (layer.form.peepholes) {
     const Index rows = static_cast<Index>(layer.order.size()) * layer.hidden;
     if (bias_ih < 0) bias_ih = draft.apply("Expand", {draft.number(0), draft.integers({layer.directions, rows})});
     const std::vector<Index> vectors = layer.form.coupled ? std::vector<Index>{0, 1} : std::vector<Index>{0, 2, 1};
-    bias_ih = draft.apply("Concat", {bias_ih, gather(draft, layer, draft.read(kP), vectors)},
-                          {{.name = "axis", .integers = {1}}});
+    const int p = require_extents(draft, "P", draft.read(kP), {directions, 3 * hidden});
+    bias_ih = draft.apply("Concat", {bias_ih, gather(draft, layer, p, vectors)}, {{.name = "axis", .integers = {1}}});
   }
   std::vector<int> reads = {x, gather(draft, layer, w, layer.order), gather(draft, layer, r, layer.order), bias_ih,
                             bias_hh};

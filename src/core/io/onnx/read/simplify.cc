@@ -71,6 +71,11 @@ void skip_identities(Network& network) {
   }
 }
 
+void skip_all_identities(Network& network) {
+  for (Node& node : network.nodes) std::ranges::for_each(node.bodies, skip_all_identities);
+  skip_identities(network);
+}
+
 /// Marks what outputs need. Returns for each value whether it is needed.
 std::vector<bool> needed_values(Network& network) {
   std::vector<bool> needed(network.values.size(), false);
@@ -148,17 +153,22 @@ void drop_unused(Network& network) {
   network.constants = std::move(constants);
 }
 
-network::Status simplify(Network& network) {
-  if (network::Status status = network::fold(network); !status.ok()) return status;
+network::Status fold_all(Network& network, std::string_view keep) {
+  if (network::Status status = network::fold(network, keep); !status.ok()) return status;
   for (Node& node : network.nodes) {
     if (!node.bodies.empty()) sink_constants(network, node);
     for (Network& body : node.bodies) {
-      if (network::Status status = simplify(body); !status.ok()) return status;
+      if (network::Status status = fold_all(body, keep); !status.ok()) return status;
     }
   }
-  skip_identities(network);
-  drop_unused(network);
   return {};
+}
+
+network::Status simplify(Network& network) {
+  network::Status status = fold_all(network);
+  if (status.ok()) skip_all_identities(network);
+  if (status.ok()) drop_unused(network);
+  return status;
 }
 
 }  // namespace penstock::io::onnx

@@ -198,6 +198,10 @@ std::string read_external(const TensorMessage& tensor, Index bytes, const std::s
 
 Type type_of(std::int64_t number, const std::string& what) { return element_of(number, what).type; }
 
+bool is_known_type(std::int64_t number) {
+  return std::ranges::find(kElements, number, &Element::number) != std::end(kElements);
+}
+
 Constant to_constant(const TensorMessage& tensor, Source& source) {
   const std::string what = fmt::format("{}: tensor {}", source.name, in_quotes(tensor.name));
   if (tensor.segmented) fail(ErrorCode::unsupported, "{} is stored in segments", what);

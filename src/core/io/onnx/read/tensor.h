@@ -19,6 +19,9 @@ struct Source {
 /// "vad.onnx: input 'x'". Throws Error(unsupported) for types that networks do not have.
 network::Type type_of(std::int64_t number, const std::string& what);
 
+/// Returns whether networks have this type.
+bool is_known_type(std::int64_t number);
+
 /// Returns a tensor as a constant in memory of its own. Throws Error: bad_input if its values do not fit its shape or
 /// the file with them is not beside the model; unsupported for its type.
 network::Constant to_constant(const TensorMessage& tensor, Source& source);
