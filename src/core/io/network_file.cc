@@ -27,6 +27,10 @@ constexpr Index kNetworkFormat = 1;
 
 /// The types of safetensors files for those of networks, in their order.
 constexpr std::array kStored = {DType::f32, DType::f64, DType::i8, DType::u8, DType::i32, DType::i64, DType::boolean};
+static_assert(static_cast<int>(network::Type::f32) == 0 && static_cast<int>(network::Type::f64) == 1 &&
+              static_cast<int>(network::Type::i8) == 2 && static_cast<int>(network::Type::u8) == 3 &&
+              static_cast<int>(network::Type::i32) == 4 && static_cast<int>(network::Type::i64) == 5 &&
+              static_cast<int>(network::Type::boolean) == 6);
 
 /// Writes a network, and collects the tensors of its constants.
 class NetworkWriter {

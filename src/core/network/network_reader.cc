@@ -1,6 +1,8 @@
 #include "network/network_reader.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/json_reader.h"
@@ -23,17 +25,45 @@ constexpr NamedType kTypes[] = {{Type::f32, "F32", "f32"},      {Type::f64, "F64
                                 {Type::u8, "U8", "u8"},         {Type::i32, "I32", "i32"}, {Type::i64, "I64", "i64"},
                                 {Type::boolean, "BOOL", "bool"}};
 
+constexpr bool are_in_order() {
+  for (std::size_t i = 0; i < std::size(kTypes); ++i) {
+    if (static_cast<std::size_t>(kTypes[i].type) != i) return false;
+  }
+  return true;
+}
+static_assert(are_in_order(), "short_name_of() finds a type by its number");
+
+/// The fields of an object: each is there once, but for those behind the first `least`.
+class Fields {
+ public:
+  Fields(std::initializer_list<std::string_view> names, std::size_t least) : names_(names), least_(least) {}
+
+  /// Whether a field is one of them, and new.
+  bool take(std::string_view name) {
+    const auto place = static_cast<unsigned>(std::ranges::find(names_, name) - names_.begin());
+    const unsigned bit = 1U << place;
+    const bool is_new = place < names_.size() && (taken_ & bit) == 0;
+    taken_ |= bit;
+    return is_new;
+  }
+  bool complete() const { return (~taken_ & ((1U << least_) - 1)) == 0; }
+
+ private:
+  std::vector<std::string_view> names_;
+  std::size_t least_;
+  unsigned taken_ = 0;
+};
+
 class NetworkReader {
  public:
   NetworkReader(std::string_view json, const FindTensor& find) : json_(json, "its network"), find_(find) {}
 
   Status read(Network& whole) {
-    const bool read = json_.object([&](std::string_view key) {
-      if (key == "format") return format();
-      if (key == "network" && whole.values.empty()) return network(whole, 0);
-      return json_.mistake("format and network, each once,");
-    });
+    const bool read = object({{"format", "network"}, 2}, "format and network, each once,",
+                             [&](std::string_view key) { return key == "format" ? format() : network(whole, 0); });
     if (!status_.ok() || (read && json_.finish())) return status_;
+    constexpr std::size_t most = 100;  // letters of a place, so that the problem is seen
+    if (place_.size() > most) place_ = place_.substr(0, most) + "...";
     return Status::bad_input(place_.empty() ? json_.problem() : place_ + " in " + json_.problem());
   }
 
@@ -43,6 +73,13 @@ class NetworkReader {
     Value what;
   };
   using Pair = std::pair<int, int>;
+
+  /// Calls read(key) for each field of an object.
+  template <class Read>
+  bool object(Fields fields, const char* expected, const Read& read) {
+    const auto field = [&](std::string_view key) { return fields.take(key) ? read(key) : json_.mistake(expected); };
+    return json_.object(field) && (fields.complete() || json_.mistake(expected));
+  }
 
   bool format() {
     Index format = 0;
@@ -87,77 +124,77 @@ class NetworkReader {
 
   bool input(Input& input) {
     std::string type;
-    const bool read = json_.object([&](std::string_view key) {
+    const auto field = [&](std::string_view key) {
       if (key == "value") return json_.integer(input.value);
       if (key == "type") return json_.string(type);
-      if (key == "shape" && input.what.shape.empty()) return integers(input.what.shape);
-      if (key == "axes" && input.what.axes.empty()) return strings(input.what.axes);
-      return json_.mistake("value, type, shape and axes, each once,");
-    });
-    if (!read) return false;
+      return key == "shape" ? integers(input.what.shape) : strings(input.what.axes);
+    };
+    const Fields fields({"value", "type", "shape", "axes"}, 4);
+    if (!object(fields, "value, type, shape and axes, each once,", field)) return false;
     const auto* const found = std::ranges::find(kTypes, type, &NamedType::name);
-    if (found == std::end(kTypes)) return json_.mistake("an input of a type that networks have");
+    if (found == std::end(kTypes)) return json_.mistake("the type f32, f64, i8, u8, i32, i64 or bool");
     input.what.type = found->type;
     const auto possible = [](Index extent) { return extent >= -1 && extent <= kMostExtent; };
     return std::ranges::all_of(input.what.shape, possible) || json_.mistake("an input with possible extents");
   }
 
   bool attribute(Attribute& attribute) {
-    return json_.object([&](std::string_view key) {
+    const auto field = [&](std::string_view key) {
       if (key == "name") return json_.string(attribute.name);
       if (key == "text") return json_.string(attribute.text);
-      if (key == "integers" && attribute.integers.empty()) return integers(attribute.integers);
-      if (key != "numbers" || !attribute.numbers.empty())
-        return json_.mistake("name, text, integers or numbers, each once,");
+      if (key == "integers") return integers(attribute.integers);
       return json_.array([&] {
         double value = 0;
         if (!json_.number(value)) return false;
+        if (std::abs(value) > std::numeric_limits<float>::max()) return json_.mistake("a float of 32 bits");
         attribute.numbers.push_back(static_cast<float>(value));
         return true;
       });
-    });
+    };
+    const Fields fields({"name", "text", "integers", "numbers"}, 1);
+    return object(fields, "name, and text, integers or numbers, each once,", field);
   }
 
   bool node(Node& node, int depth) {
-    return json_.object([&](std::string_view key) {
-      if (key == "op") return json_.string(node.op);
+    const auto field = [&](std::string_view key) {
+      if (key == "op") return json_.string(node.op) && (!node.op.empty() || json_.mistake("an operator"));
       if (key == "name") return json_.string(node.name);
-      if (key == "reads" && node.reads.empty()) return numbers(node.reads, -1);
-      if (key == "writes" && node.writes.empty()) return numbers(node.writes, -1);
-      if (key == "attributes" && node.attributes.empty()) {
+      if (key == "reads") return numbers(node.reads, -1);
+      if (key == "writes") return numbers(node.writes, -1);
+      if (key == "attributes") {
         return json_.array([&] {
           const std::size_t item = node.attributes.size();
           return attribute(node.attributes.emplace_back()) || within("attributes", item);
         });
       }
-      if (key != "bodies" || !node.bodies.empty())
-        return json_.mistake("op, name, reads, writes, attributes or bodies, each once,");
       return json_.array([&] {
         const std::size_t item = node.bodies.size();
         return network(node.bodies.emplace_back(), depth + 1) || within("bodies", item);
       });
-    });
+    };
+    const Fields fields({"op", "name", "reads", "writes", "attributes", "bodies"}, 4);
+    return object(fields, "op, name, reads and writes, and attributes or bodies, each once,", field);
   }
 
   bool network(Network& network, int depth) {
-    if (depth > kMostDepth) return json_.mistake("fewer networks in networks");
+    static_assert(kMostDepth == 32);
+    if (depth > kMostDepth) return json_.mistake("at most 32 nested networks");
     std::vector<std::string> names;
     std::vector<Pair> constants;
     std::vector<Input> inputs;
-    const bool read = json_.object([&](std::string_view key) {
-      if (key == "values" && names.empty()) return strings(names);
-      if (key == "constants" && constants.empty()) return pairs(constants);
-      if (key == "inputs" && inputs.empty()) return json_.array([&] { return input(inputs.emplace_back()); });
-      if (key == "outputs" && network.outputs.empty()) return numbers(network.outputs, 0);
-      if (key == "states" && network.states.empty()) return pairs(network.states);
-      if (key != "nodes" || !network.nodes.empty())
-        return json_.mistake("values, constants, inputs, outputs, states or nodes, each once,");
+    const auto field = [&](std::string_view key) {
+      if (key == "values") return strings(names);
+      if (key == "constants") return pairs(constants);
+      if (key == "inputs") return json_.array([&] { return input(inputs.emplace_back()); });
+      if (key == "outputs") return numbers(network.outputs, 0);
+      if (key == "states") return pairs(network.states);
       return json_.array([&] {
         const std::size_t item = network.nodes.size();
         return node(network.nodes.emplace_back(), depth) || within("nodes", item);
       });
-    });
-    if (!read) return false;
+    };
+    const Fields fields({"values", "constants", "inputs", "outputs", "states", "nodes"}, 6);
+    if (!object(fields, "values, constants, inputs, outputs, states and nodes, each once,", field)) return false;
     for (std::string& name : names) network.values.push_back({.name = std::move(name)});
     for (const auto& [value, tensor] : constants) {
       if (!constant(network, static_cast<std::size_t>(value), tensor)) return false;

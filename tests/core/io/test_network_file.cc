@@ -64,6 +64,16 @@ TEST(NetworkFile, SurvivesWithAllParts) {
   EXPECT_EQ(folder.read("a.safetensors"), folder.read("b.safetensors"));
 }
 
+/// A network in so many others, as JSON.
+std::string nested(int depth) {
+  const std::string lists = "{\"values\":[],\"constants\":[],\"inputs\":[],\"outputs\":[],\"states\":[],\"nodes\":[";
+  std::string all = lists + "]}";
+  for (int i = 0; i < depth; ++i) {
+    all = lists + R"({"op":"Loop","name":"","reads":[],"writes":[],"bodies":[)" + all + "]}]}";
+  }
+  return all;
+}
+
 /// Writes the network with a change of its JSON, and expects that reading it says why not.
 void refuses(const std::string& from, const std::string& to, const std::string& why,
              ErrorCode code = ErrorCode::bad_input) {
@@ -95,10 +105,34 @@ TEST(NetworkFile, RefusesContradictions) {
   refuses("\"states\":[[0,0]]", "\"states\":[[0]]", "pairs of numbers expected at byte");
   refuses("\"constants\":[[2,", "\"constants\":[[7,", "name the value 7, which is another constant or not there");
   refuses("\"constants\":[[2,0]]", "\"constants\":[[2,8]]", "needs the tensor constant.8, which is missing");
-  refuses("\"type\":\"bool\"", "\"type\":\"f16\"", "an input of a type that networks have expected at byte");
+  refuses("\"type\":\"bool\"", "\"type\":\"f16\"", "the type f32, f64, i8, u8, i32, i64 or bool expected at byte");
   refuses("\"op\":\"Clip\"", "\"op\":\"If\"", "If 'bound' has 0 bodies, expected 2");
   refuses("\"text\":\"floor\"", "\"novel\":\"floor\"",
-          "nodes[1].attributes[2] in its network: name, text, integers or numbers, each once, expected at byte");
+          "nodes[1].attributes[2] in its network: name, and text, integers or numbers, each once, expected at byte");
+}
+
+TEST(NetworkFile, RefusesWhatIsMissingOrTwice) {
+  const std::string whole = "format and network, each once, expected at byte";
+  refuses("\"format\":1,", "", whole);
+  refuses("\"format\":1,", "\"format\":1,\"format\":1,", whole);
+  const std::string node = "op, name, reads and writes, and attributes or bodies, each once, expected at byte";
+  refuses("\"op\":\"Clip\",", "", node);
+  refuses("\"op\":\"Clip\"", "\"op\":\"\"", "an operator expected at byte");
+  refuses(",\"reads\":[2,-1]", "", node);
+  refuses("\"reads\":[2,-1]", "\"reads\":[],\"reads\":[2,-1]", node);
+  const std::string network = "values, constants, inputs, outputs, states and nodes, each once, expected at byte";
+  refuses("\"states\":[[0,0]],", "", network);
+  refuses("\"axes\":[],", "", "value, type, shape and axes, each once, expected at byte");
+  refuses("\"name\":\"r\",", "", "name, and text, integers or numbers, each once, expected at byte");
+  refuses("0.1", "1e300,0.1", "a float of 32 bits expected at byte");
+  refuses("0.1", "-1e39,0.1", "a float of 32 bits expected at byte");
+  refuses("\"bodies\":[", "\"bodies\":[" + nested(33) + ",", "at most 32 nested networks expected at byte");
+  for (const char* const json : {"{}", "[]", "{\"format\":1}", "{\"network\":{}}", "{\"format\":1,\"network\":{}}"}) {
+    const test::TemporaryFolder folder;
+    write_safetensors(folder.path("a.safetensors"), {}, {{network_key, json}});
+    test::expect_error(ErrorCode::bad_input, "expected at byte",
+                       [&] { read_network(SafetensorsFile::open(folder.path("a.safetensors"))); });
+  }
 }
 
 TEST(NetworkFile, RefusesOtherFiles) {
