@@ -56,7 +56,8 @@ struct QuantizedNetwork {
   std::vector<QuantizedLayer> layers;
 };
 
-/// Quantises a network. Only its file shrinks: sessions compute in float.
+/// Quantises a network. Only its file shrinks: sessions compute in float. Calls `loss_of` also for the network itself:
+/// throws Error(numerical) if that loss is not finite.
 QuantizedNetwork quantize(const Network& network, const std::function<double(const Network&)>& loss_of,
                           const QuantizeOptions& options = {});
 

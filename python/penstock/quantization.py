@@ -52,7 +52,7 @@ def quantize(
         ``loss``, the mean difference of its outputs as a share of their mean size.
 
     Raises:
-        NumericalError: ``max_loss`` cannot be kept.
+        NumericalError: ``max_loss`` cannot be kept, or the outputs of a network for ``data`` are not finite.
         Unsupported: No layer can be int8, as in a model of custom cells.
         InvalidArgument: ``data`` of a network has no steps, or options that only models take were given.
     """

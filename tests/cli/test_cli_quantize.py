@@ -117,6 +117,37 @@ def test_custom_cells_stay_in_float(tmp_path):
     assert "head" in [layer["name"] for layer in told["layers"]]
 
 
+def network_file(path, kind, nodes):
+    """An ONNX file with an input x [1, 4] and an output y of nodes that read w [4, 2]."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [4, 2], [0.5, -1, 2, 3, -4, 5, 6, -7])
+    ends = [onnx.helper.make_tensor_value_info("x", kind, [1, 4]), onnx.helper.make_tensor_value_info("y", 1, [1, 2])]
+    nodes = [onnx.helper.make_node(op, reads, writes, **attributes) for op, reads, writes, attributes in nodes]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], [weights])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    path.write_bytes(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+@pytest.mark.parametrize("kind, nodes, status, message", [
+    (7, [("Cast", ["x"], ["f"], {"to": 1}), ("MatMul", ["f", "w"], ["y"], {})], 1,
+     "input 'x' of net.safetensors has the type i64, expected f32, samples"),
+    (1, [("MatMul", ["x", "w"], ["f"], {}), ("Cast", ["f"], ["y"], {"to": 7})], 1,
+     "net.safetensors has no values of the type f32 among its outputs, whose change would be the loss"),
+    (1, [("MatMul", ["x", "w"], ["f"], {}), ("Abs", ["f"], ["a"], {}), ("Neg", ["a"], ["b"], {}), ("Log", ["b"], ["y"], {})], 1,
+     "the loss of the unchanged network is nan: its outputs for this data are not finite"),
+])  # fmt: skip
+def test_networks_without_a_loss(tmp_path, kind, nodes, status, message):
+    network_file(tmp_path / "net.onnx", kind, nodes)
+    run("import", "net.onnx", cwd=tmp_path)
+    with wave.open(str(tmp_path / "a.wav"), "wb") as sound:
+        sound.setparams((1, 2, 16000, 0, "NONE", ""))
+        sound.writeframes(struct.pack("<64h", *range(1000, 1640, 10)))
+    for options in ([], ["--max-loss", 0.5]):
+        told = run("quantize", "net.safetensors", "--data", "a.wav", "-o", "q.safetensors", *options, expect=status, cwd=tmp_path)
+        assert message in told.err and told.err.count("\n") == 1
+    assert not (tmp_path / "q.safetensors").exists()
+
+
 def test_imported_networks(folder):
     network = Path(__file__).parents[1] / "released/0.1/network.safetensors"
     for name, samples in (("sound.wav", 1600), ("short.wav", 10)):
@@ -140,7 +171,7 @@ def test_imported_networks(folder):
     refused("--data must be a sound for an imported network, such as speech.wav, not text.txt", 2, data="text.txt")
     refused("--threads applies to a model of 'penstock train'; MODEL is none", 2, "--threads", 2)
     refused("--hop applies to an imported network; MODEL is none", 2, "--hop", 2, model="text.safetensors", data="text.txt")
-    refused("--hop must be at least 1, not -2", 2, "--hop", -2)
+    refused("--hop must be 0 or more, not -2", 2, "--hop", -2)
     refused("--shape must be whole numbers of at least 1, not 0.5", 2, "--shape", "1,0.5")
     refused("input 'x' has the shape [1, 16], not [1, 8]", 2, "--shape", "1,8")
     refused("short.wav has 10 samples, and one input of the network takes 16", 1, data="short.wav")

@@ -128,6 +128,9 @@ def test_networks(tmp_path, bidirectional):
         penstock.quantize(network, data, max_loss=1e-9)
     with pytest.raises(penstock.InvalidArgument, match="at least one step"):
         penstock.quantize(network, [])
+    for bad in (np.nan, np.inf):
+        with pytest.raises(penstock.NumericalError, match="the loss of the unchanged network is nan"):
+            penstock.quantize(network, np.full_like(data, bad))
     with pytest.raises(penstock.InvalidArgument, match="apply to models of penstock.train only"):
         penstock.quantize(network, data, threads=2)
     with pytest.raises(penstock.Unsupported, match="no node of this network can become int8"):

@@ -18,13 +18,19 @@ namespace {
 
 /// The only input of a network, whose values are samples.
 NetworkTensor sound_input(const penstock::Network& network, const NetworkArguments& arguments) {
-  if (network.inputs().size() != 1 || network.inputs().front().type != "f32") {
+  const std::string path = printable(arguments.network);
+  if (network.inputs().size() != 1) {
     fail(ErrorCode::unsupported,
          "{} has {} inputs: the command scores networks with one input of samples; penstock.quantize() in Python takes "
          "any inputs",
-         printable(arguments.network), network.inputs().size());
+         path, network.inputs().size());
   }
   NetworkTensor input = network.inputs().front();
+  if (input.type != "f32") {
+    fail(ErrorCode::unsupported,
+         "input '{}' of {} has the type {}, expected f32, samples; penstock.quantize() in Python takes any inputs",
+         printable(input.name), path, input.type);
+  }
   for (std::size_t i = 0; i < arguments.frames.shape.size(); ++i) {
     const double extent = arguments.frames.shape[i];
     if (extent < 1.0 || extent != std::floor(extent) || extent > 1e9) {
@@ -107,14 +113,20 @@ int quantize_network(const NetworkArguments& arguments) {
   Index size = 1;
   for (const Index extent : input.shape) size *= extent;
   if (arguments.frames.hop < 0) {
-    fail(ErrorCode::invalid_argument, "--hop must be at least 1, not {}", arguments.frames.hop);
+    fail(ErrorCode::invalid_argument, "--hop must be 0 or more, not {}", arguments.frames.hop);
   }
   const Index hop = arguments.frames.hop == 0 ? size : arguments.frames.hop;
   const Sound sound = read_sound(arguments.data);
   const std::vector<float> want = outputs_of(network, input, hop, sound.samples);
-  if (want.empty()) {
+  if (static_cast<Index>(sound.samples.size()) < size) {
     fail(ErrorCode::bad_input, "{} has {} samples, and one input of the network takes {}", printable(arguments.data),
          sound.samples.size(), size);
+  }
+  if (want.empty()) {
+    fail(ErrorCode::unsupported,
+         "{} has no values of the type f32 among its outputs, whose change would be the loss; penstock.quantize() in "
+         "Python takes any outputs",
+         printable(arguments.network));
   }
   const QuantizedNetwork made = quantize(
       network,

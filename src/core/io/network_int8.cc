@@ -1,6 +1,7 @@
 #include "io/network_int8.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <set>
 #include <utility>
@@ -30,46 +31,67 @@ const Constant* constant_of(const Network& network, int value) {
 struct Matrix {
   std::size_t read;
   Index axis;  ///< Of the outputs; a Recurrent's directions are outputs too.
+  std::size_t axes;
+  bool or_more = false;  ///< Axes.
 };
+
+/// Whether a constant can be rounded. Nodes of branches that are never taken can read anything.
+bool has_form(const Constant& weight, const Matrix& matrix) {
+  const std::size_t axes = weight.shape.size();
+  if (weight.type != Type::f32 || weight.bytes.empty() || axes < matrix.axes ||
+      (axes > matrix.axes && !matrix.or_more)) {
+    return false;
+  }
+  const std::span values(reinterpret_cast<const float*>(weight.bytes.data()), weight.bytes.size() / sizeof(float));
+  return std::ranges::all_of(values, [](float each) { return std::isfinite(each); });
+}
 
 std::vector<Matrix> matrices_of(const Network& network, const Node& node) {
   std::vector<Matrix> wanted;
-  if (node.op == "Recurrent") wanted = {{network::kRecurrentWeightIh, 0}, {network::kRecurrentWeightHh, 0}};
-  if (node.op == "Conv") wanted = {{1, 0}};
-  if (node.op == "MatMul") wanted = {{1, 1}};
+  if (node.op == "Recurrent") wanted = {{network::kRecurrentWeightIh, 0, 3}, {network::kRecurrentWeightHh, 0, 3}};
+  if (node.op == "Conv") wanted = {{1, 0, 3, true}};
+  if (node.op == "MatMul") wanted = {{1, 1, 2}};
   if (node.op == "Gemm") {
     const network::Attribute* const turned = node.find("transB");
-    wanted = {{1, turned != nullptr && turned->integers == std::vector<Index>{1} ? 0 : 1}};
+    wanted = {{1, turned != nullptr && turned->integers == std::vector<Index>{1} ? 0 : 1, 2}};
   }
   std::vector<Matrix> found;
   for (const Matrix& each : wanted) {
     const Constant* const weight =
         each.read < node.reads.size() ? constant_of(network, node.reads[each.read]) : nullptr;
-    if (weight == nullptr || weight->type != Type::f32 || weight->bytes.empty()) continue;
-    if (each.axis == 1 && weight->shape.size() != 2) continue;
-    found.push_back(each);
+    if (weight != nullptr && has_form(*weight, each)) found.push_back(each);
   }
   return found;
 }
 
-/// LayerNames the nodes that have such matrices, those of bodies included, in the same order for every network of a
-/// form.
-class LayerNames {
+/// Names the nodes that have such matrices, bodies included. The order depends on the structure alone.
+class NodeNames {
  public:
+  explicit NodeNames(const Network& network) { count(network); }
+
   /// Returns the name of a node; empty if it has no matrices.
   std::string next(const Network& network, const Node& node) {
     ++position_;
     if (matrices_of(network, node).empty()) return {};
-    const bool is_new = !node.name.empty() && taken_.insert(node.name).second;
-    return is_new ? node.name : fmt::format("{} {}", node.op, position_);
+    if (!node.name.empty() && taken_.insert(node.name).second) return node.name;
+    std::string name = fmt::format("{} {}", node.op, position_);
+    while (used_.contains(name)) name += '\'';  // a node that has it may follow
+    return name;
   }
 
  private:
-  std::set<std::string> taken_;
+  void count(const Network& network) {
+    for (const Node& node : network.nodes) {
+      used_.insert(node.name);
+      for (const Network& body : node.bodies) count(body);
+    }
+  }
+
+  std::set<std::string> used_, taken_;
   int position_ = 0;
 };
 
-void collect(const Network& network, LayerNames& names, std::vector<std::string>& all) {
+void collect(const Network& network, NodeNames& names, std::vector<std::string>& all) {
   for (const Node& node : network.nodes) {
     all.push_back(names.next(network, node));
     for (const Network& body : node.bodies) collect(body, names, all);
@@ -147,7 +169,7 @@ void drop_unread(Network& network) {
   network.constants = std::move(kept);
 }
 
-void round_layers(Network& network, std::span<const std::string> layers, LayerNames& names) {
+void round_layers(Network& network, std::span<const std::string> layers, NodeNames& names) {
   std::vector<Node> nodes;
   for (Node& node : std::exchange(network.nodes, {})) {
     const std::string layer = names.next(network, node);
@@ -169,7 +191,7 @@ void round_layers(Network& network, std::span<const std::string> layers, LayerNa
 
 std::vector<std::string> int8_layers(const network::Network& network) {
   std::vector<std::string> names;
-  LayerNames naming;
+  NodeNames naming(network);
   collect(network, naming, names);
   std::erase(names, std::string());
   return names;
@@ -181,7 +203,7 @@ network::Network with_int8(network::Network network, std::span<const std::string
     require_argument(std::ranges::find(known, layer) != known.end(), "layers", layer,
                      "names of nodes whose weights can be int8, such as those that int8_layers() returns");
   }
-  LayerNames names;
+  NodeNames names(network);
   round_layers(network, layers, names);
   return network;
 }
@@ -197,6 +219,12 @@ QuantizedNetwork quantize(const Network& network, const std::function<double(con
     fail(ErrorCode::unsupported,
          "no node of this network can become int8: it has no Recurrent, MatMul, Gemm or Conv with constant float "
          "weights");
+  }
+  if (const double loss = loss_of(network); !std::isfinite(loss)) {
+    fail(ErrorCode::numerical,
+         "the loss of the unchanged network is {}: its outputs for this data are not finite, or there are none; "
+         "give data for which they are",
+         loss);
   }
   return nn::Quantizer<Network>(network, layers, loss_of).run<QuantizedNetwork>(options);
 }

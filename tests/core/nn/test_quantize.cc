@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
 #include "nn/model/graph_builder.h"
 #include "nn/model/model_impl.h"
+#include "nn/model/quantize.h"
 #include "penstock/cell.h"
 #include "penstock/quantize.h"
 #include "support/expect_error.h"
@@ -124,6 +126,14 @@ TEST(Int8Models, LeaveLayersThatLoseMost) {
                [&] { quantize(model, loses(std::nan(""), std::nan("")), {.max_loss = 0.1}); });
   expect_error(ErrorCode::invalid_argument, "max_loss must be 0 or more",
                [&] { quantize(model, loses(0.3, 0.01), {.max_loss = -1.0}); });
+}
+
+TEST(Int8Models, RefuseWeightsThatAreNotFinite) {
+  std::vector<std::int8_t> rounded(3);
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    const std::vector<float> row = {1.0f, bad, 2.0f};
+    expect_error(ErrorCode::numerical, "a weight is infinite or not a number", [&] { nn::round_row(row, rounded); });
+  }
 }
 
 TEST(Int8Models, RefuseWhatTheyCannotDo) {

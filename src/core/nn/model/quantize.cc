@@ -35,6 +35,9 @@ void check_int8(const ModelSpec& spec, const DataDescription& data) {
 }
 
 float round_row(std::span<const float> row, std::span<std::int8_t> rounded) {
+  if (!std::ranges::all_of(row, [](float weight) { return std::isfinite(weight); })) {
+    fail(ErrorCode::numerical, "a weight is infinite or not a number, which int8 cannot hold: train the model again");
+  }
   float largest = 0.0f;
   for (const float weight : row) largest = std::max(largest, std::abs(weight));
   constexpr float least = 1e-30f;  // below which a scale would be denormal
