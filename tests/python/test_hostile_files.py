@@ -29,11 +29,11 @@ def packages_are_there():
 
 def refused(path, message, error=penstock.BadInput, **options):
     tracemalloc.start()
-    begin = time.monotonic()
+    begin = time.process_time()
     try:
         with pytest.raises(error, match=message):
             interchange.load(path, **options)
-        assert time.monotonic() - begin < MODEST
+        assert time.process_time() - begin < MODEST
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
     finally:
         tracemalloc.stop()
@@ -64,9 +64,9 @@ def test_states_of_many_nodes(tmp_path):
     deep.append(onnx.helper.make_node("Abs", ["s60000"], ["h"]))
     onnx_file(tmp_path / "deep.onnx", deep)
     for name in ("wide", "deep"):
-        begin = time.monotonic()
+        begin = time.process_time()
         assert list(interchange.load(tmp_path / f"{name}.onnx")) == ["y0"]
-        assert time.monotonic() - begin < MODEST
+        assert time.process_time() - begin < MODEST
     onnx_file(tmp_path / "many.onnx", deep, count=1000)
     refused(tmp_path / "many.onnx", "finding where its states come from takes more than 10000000 steps")
 
@@ -82,9 +82,9 @@ def test_many_functions_of_onnx(tmp_path):
     model = onnx.load(str(tmp_path / "m.onnx"))
     model.functions.extend(functions)
     onnx.save(model, str(tmp_path / "m.onnx"))
-    begin = time.monotonic()
+    begin = time.process_time()
     assert list(interchange.load(tmp_path / "m.onnx")) == ["y0"]
-    assert time.monotonic() - begin < MODEST
+    assert time.process_time() - begin < MODEST
 
 
 def test_groups_that_many_links_lead_to(tmp_path):
