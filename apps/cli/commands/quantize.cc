@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "answers/quantized_layers.h"
 #include "answers/score_report.h"
 #include "answers/step_answers.h"
 #include "commands/commands.h"
@@ -123,7 +123,7 @@ struct Answer {
   const Model& model;
   const Quantized& made;
   Measured before, after;
-  Index bytes_before, bytes_after;
+  FileSizes sizes;
 
   std::string text() const {
     std::string out = fmt::format("score    {}, {} with int8: {}\n", error_text(model, before.error),
@@ -135,12 +135,11 @@ struct Answer {
                                : fmt::format("a forecast differs by {:.4f} of the scale", worst->change));
     }
     out += layers_text(made.layers, arguments.options.each_layer);
-    return out + fmt::format("file     {}, {} instead of {}\n", printable(arguments.output),
-                             byte_size(static_cast<double>(bytes_after)), byte_size(static_cast<double>(bytes_before)));
+    return out + sizes.text(arguments.output);
   }
 
   std::string json() const {
-    Json json = {{"output", arguments.output},        {"bytes", bytes_after},       {"bytes_before", bytes_before},
+    Json json = {{"output", arguments.output},        {"bytes", sizes.after},       {"bytes_before", sizes.before},
                  {"error_before", before.error},      {"error_after", after.error}, {"loss", made.loss},
                  {"layers", layers_json(made.layers)}};
     if (const auto worst = worst_step(model, before, after)) {
@@ -195,8 +194,7 @@ int quantize_model(const CLI::App& app, QuantizeArguments arguments) {
       },
       arguments.options);
   save_model(made.model, arguments.output, inspect_model_file(arguments.model).history.value_or(History()));
-  const auto bytes = [](const std::string& path) { return static_cast<Index>(std::filesystem::file_size(path)); };
-  const Answer answer{arguments, model, made, before, after, bytes(arguments.model), bytes(arguments.output)};
+  const Answer answer{arguments, model, made, before, after, {arguments.model, arguments.output}};
   return print_answer(arguments.json ? answer.json() : answer.text());
 }
 

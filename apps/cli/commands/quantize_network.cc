@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
-#include "answers/step_answers.h"
+#include "answers/quantized_layers.h"
 #include "options/data_options.h"
 #include "penstock/data/sound.h"
 #include "terminal/terminal.h"
@@ -76,31 +75,6 @@ double difference_of(std::span<const float> want, std::span<const float> got) {
 
 }  // namespace
 
-std::string share_text(double loss) {
-  return loss >= 0.0 ? fmt::format("{:.2f} % lost", 100.0 * loss) : fmt::format("{:.2f} % gained", -100.0 * loss);
-}
-
-std::string layers_text(const std::vector<QuantizedLayer>& layers, bool with_all) {
-  std::string out;
-  if (std::ranges::all_of(layers, &QuantizedLayer::int8) && !with_all) return out;
-  for (const QuantizedLayer& layer : layers) {
-    out += fmt::format("{:<8} {:<30} {}{}\n", &layer == layers.data() ? "layers" : "", printable(layer.name),
-                       layer.int8 ? "int8" : "left in float",
-                       layer.loss ? fmt::format(", {} by itself", share_text(*layer.loss)) : "");
-  }
-  return out;
-}
-
-Json layers_json(const std::vector<QuantizedLayer>& layers) {
-  Json all = Json::array();
-  for (const QuantizedLayer& layer : layers) {
-    Json entry = {{"name", layer.name}, {"int8", layer.int8}};
-    if (layer.loss) entry["loss"] = *layer.loss;
-    all.push_back(std::move(entry));
-  }
-  return all;
-}
-
 int quantize_network(const NetworkArguments& arguments) {
   if (!is_sound_file(arguments.data)) {
     fail(ErrorCode::invalid_argument,
@@ -135,19 +109,16 @@ int quantize_network(const NetworkArguments& arguments) {
       },
       arguments.options);
   made.network.save(arguments.output);
-  const auto bytes = [](const std::string& path) { return static_cast<Index>(std::filesystem::file_size(path)); };
-  const Index before = bytes(arguments.network), after = bytes(arguments.output);
+  const FileSizes sizes(arguments.network, arguments.output);
   if (arguments.json) {
     return print_answer(json_line({{"output", arguments.output},
-                                   {"bytes", after},
-                                   {"bytes_before", before},
+                                   {"bytes", sizes.after},
+                                   {"bytes_before", sizes.before},
                                    {"loss", made.loss},
                                    {"layers", layers_json(made.layers)}}));
   }
   return print_answer(fmt::format("score    outputs differ by {:.3f} % of their mean size\n", 100.0 * made.loss) +
-                      layers_text(made.layers, arguments.options.each_layer) +
-                      fmt::format("file     {}, {} instead of {}\n", printable(arguments.output),
-                                  byte_size(static_cast<double>(after)), byte_size(static_cast<double>(before))));
+                      layers_text(made.layers, arguments.options.each_layer) + sizes.text(arguments.output));
 }
 
 }  // namespace penstock::cli

@@ -5,7 +5,6 @@
 
 #include "options/options.h"
 #include "penstock/quantize.h"
-#include "terminal/describe.h"
 
 namespace penstock::cli {
 
@@ -24,10 +23,5 @@ struct NetworkArguments {
 
 /// Writes an imported network with int8 weights, and prints what its outputs lose on a sound.
 int quantize_network(const NetworkArguments& arguments);
-
-/// The lines and the JSON of what became of each layer.
-std::string layers_text(const std::vector<QuantizedLayer>& layers, bool with_all);
-Json layers_json(const std::vector<QuantizedLayer>& layers);
-std::string share_text(double loss);
 
 }  // namespace penstock::cli
