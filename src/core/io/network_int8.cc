@@ -69,10 +69,10 @@ class NodeNames {
  public:
   explicit NodeNames(const Network& network) { count(network); }
 
-  /// Returns the name of a node; empty if it has no matrices.
-  std::string next(const Network& network, const Node& node) {
+  /// Returns the name of the next node; empty if it has no matrices.
+  std::string next(const Node& node, const std::vector<Matrix>& matrices) {
     ++position_;
-    if (matrices_of(network, node).empty()) return {};
+    if (matrices.empty()) return {};
     if (!node.name.empty() && taken_.insert(node.name).second) return node.name;
     std::string name = fmt::format("{} {}", node.op, position_);
     while (used_.contains(name)) name += '\'';  // a node that has it may follow
@@ -93,7 +93,7 @@ class NodeNames {
 
 void collect(const Network& network, NodeNames& names, std::vector<std::string>& all) {
   for (const Node& node : network.nodes) {
-    all.push_back(names.next(network, node));
+    all.push_back(names.next(node, matrices_of(network, node)));
     for (const Network& body : node.bodies) collect(body, names, all);
   }
 }
@@ -172,10 +172,11 @@ void drop_unread(Network& network) {
 void round_layers(Network& network, std::span<const std::string> layers, NodeNames& names) {
   std::vector<Node> nodes;
   for (Node& node : std::exchange(network.nodes, {})) {
-    const std::string layer = names.next(network, node);
+    const std::vector<Matrix> matrices = matrices_of(network, node);
+    const std::string layer = names.next(node, matrices);
     for (Network& body : node.bodies) round_layers(body, layers, names);
     const bool chosen = std::ranges::find(layers, layer) != layers.end();
-    for (const Matrix& each : chosen ? matrices_of(network, node) : std::vector<Matrix>()) {
+    for (const Matrix& each : chosen ? matrices : std::vector<Matrix>()) {
       int& read = node.reads[each.read];
       const Constant weight = *constant_of(network, read);
       const std::string name = network.values[static_cast<std::size_t>(read)].name;
