@@ -302,10 +302,8 @@ void Trainer::save() {
   if (options_.checkpoint_path.empty()) return;
   handle_all();
   if (trouble_) roll_back();
-  runner_->synchronize();
+  pause_runner();
   state_.seconds = seconds();
-  state_.carried = runner_->carried();
-  state_.carried_rows = runner_->carried_rows();
   try {
     save_checkpoint(options_.checkpoint_path, model_, optimizer_, state_, guard_.state(), data_, identity_);
     last_checkpoint_ = state_.seconds;

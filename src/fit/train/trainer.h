@@ -57,7 +57,7 @@ class Trainer {
 
   /// Makes the object that runs steps, from the host's weights, optimiser and state, with the rate of the guard.
   void make_runner();
-  /// Brings everything to the host that make_runner() reads.
+  /// Brings everything to the host that make_runner() and checkpoints read.
   void pause_runner();
   /// Makes it anew because the rate has changed.
   void renew_runner();
