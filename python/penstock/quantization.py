@@ -34,8 +34,8 @@ def quantize(
     Args:
         model: A trained model or an imported :class:`Network`, which stays as it is.
         data: Data with known answers, as for :meth:`Model.evaluate`, on which the model is scored before and after: held
-            out from training. For a network the inputs of each step of a stream: an array, of which each row is what
-            :meth:`NetworkSession.run` takes, or a list.
+            out from training. For a network, the inputs of each step of a stream, as :meth:`NetworkSession.run`
+            takes them: a list, or the rows of an array.
         max_loss: The most that may be lost: 0.005 for half a percent. Layers that lose most by themselves stay in
             float. None: any loss.
         each_layer: True: also scores each layer as int8 by itself.

@@ -47,7 +47,7 @@ class JsonReader {
 
   /// Returns false; the message names the place.
   bool mistake(const char* expected);
-  /// What is wrong and where; empty without a mistake.
+  /// Returns the first mistake and its place; empty if there is none.
   const std::string& problem() const { return problem_; }
 
  private:

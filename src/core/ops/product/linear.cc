@@ -53,8 +53,8 @@ std::unique_ptr<Executable> step(const Linear& shape) {
   });
 }
 
-/// What is behind panels, so that other instruction sets do not misread them: the lanes of a vector, plus the byte that
-/// stands for a weight of 0, which is 0 or 128.
+/// A mark that stands behind panels, so that another instruction set does not misread them: the lanes of a vector plus
+/// the byte of a zero weight, which is 0 or 128.
 std::uint32_t int8_form(const cpu::CellKernels<float>& kernels) {
   const std::int8_t weight = 0;
   const float scale = 0.0f;

@@ -5,7 +5,7 @@
 
 #include "data/table/table_values.h"
 
-/// What stands in place of the missing values of a table.
+/// Fills the missing values of a table.
 namespace penstock::data {
 
 /// Throws Error(bad_input) for a column all of whose values are missing; `names` are those of the columns.

@@ -45,7 +45,7 @@ bool has_layers(const NodeMessage& node) {
   });
 }
 
-/// A network and the node of which it is a body.
+/// A network. If it is the body of a node, also that node and the network around it.
 struct Level {
   const Network& network;
   const Node* node = nullptr;

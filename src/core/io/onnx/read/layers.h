@@ -10,7 +10,7 @@
 
 namespace penstock::io::onnx {
 
-/// The recurrent nodes of a file, of which those that are wanted become Recurrent nodes with these names.
+/// Names the recurrent nodes of a file, and says which of them are wanted. Those become Recurrent nodes.
 class LayerNames {
  public:
   enum class Use {
