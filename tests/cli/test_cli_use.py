@@ -72,6 +72,8 @@ def test_misuse_of_the_program(arguments, message):
          "did you mean 'adamw'?"),
         (["text.txt", "--schedule", "cosin"], '--schedule must be one of cosine, onecycle, plateau, not "cosin"; '
          "did you mean 'cosine'?"),
+        (["text.txt", "--patience", 2, "--validation-fraction", 0, "--validate-steps", 5],
+         "--patience counts validations on held-out data: hold some out, or set it to 0"),
         (["text.txt", "--schedule", "plateau", "--validation-fraction", 0, "--validate-steps", 5],
          "--schedule plateau goes by the loss of held-out data: hold some out, or choose another schedule"),
         (["text.txt", "--horizon", 3], "--horizon does not apply to a text: text.txt is read as a text"),

@@ -83,8 +83,11 @@ void check_options(const TrainOptions& options, const Dataset& data) {
                 " times weight_decay must be below 1, not {}", options.learning_rate * options.weight_decay);
   require_about(options.patience == 0 || options.validate_steps > 0, "patience",
                 " counts validations by steps: validate_steps must be given too");
+  const bool validates = data.training_steps() <= 0 || data.held_out_steps() > 0;
+  require_about(options.patience == 0 || validates, "patience",
+                " counts validations on held-out data: hold some out, or set it to 0");
   const bool plateau = options.schedule == Schedule::plateau;
-  require_about(!plateau || data.training_steps() <= 0 || data.held_out_steps() > 0, "schedule",
+  require_about(!plateau || validates, "schedule",
                 " plateau goes by the loss of held-out data: hold some out, or choose another schedule");
   require_about(!plateau || options.validate_steps > 0, "schedule",
                 " plateau goes by validations by steps: validate_steps must be above 0");

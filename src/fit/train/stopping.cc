@@ -51,7 +51,8 @@ bool Stopping::exhausted() const {
 
 void Stopping::begin_cooldown(Index step, double fraction) {
   history_.cooldown_begin = step;
-  history_.cooldown_from = std::clamp(fraction, least_cooldown_fraction, 1.0);
+  // Before the end of the warm-up the rate would rise.
+  history_.cooldown_from = std::clamp(fraction, std::min(1.0, std::max(least_cooldown_fraction, warmup_)), 1.0);
 }
 
 Index Stopping::cooldown_steps() const {

@@ -34,7 +34,10 @@ struct Plateau {
 class Stopping {
  public:
   Stopping(const TrainOptions& options, ValidationHistory history)
-      : validate_steps_(options.validate_steps), patience_(options.patience), history_(history) {}
+      : validate_steps_(options.validate_steps),
+        patience_(options.patience),
+        warmup_(options.warmup),
+        history_(history) {}
 
   /// Returns whether a validation is due after a step.
   bool due(Index step) const { return validate_steps_ > 0 && step % validate_steps_ == 0; }
@@ -54,6 +57,7 @@ class Stopping {
   Index cooldown_steps() const;
 
   Index validate_steps_, patience_;
+  double warmup_;
   ValidationHistory history_;
 };
 

@@ -83,6 +83,11 @@ TEST(Plateau, NeedsHeldOutData) {
   expect_error(ErrorCode::invalid_argument,
                "schedule plateau goes by the loss of held-out data: hold some out, or choose another schedule",
                [&] { train(model, *data, options); });
+  options.schedule = Schedule::cosine;
+  options.patience = 1;
+  expect_error(ErrorCode::invalid_argument,
+               "patience counts validations on held-out data: hold some out, or set it to 0",
+               [&] { train(model, *data, options); });
 }
 
 TEST(Stopping, TheCooldownComesToItsEnd) {
@@ -96,6 +101,15 @@ TEST(Stopping, TheCooldownComesToItsEnd) {
   EXPECT_DOUBLE_EQ(stopping.fraction(110), 0.75);
   EXPECT_DOUBLE_EQ(stopping.fraction(120), 1.0);
   EXPECT_DOUBLE_EQ(stopping.fraction(500), 1.0);
+}
+
+TEST(Stopping, TheCooldownBeginsAfterTheWarmUp) {
+  TrainOptions options = patient(10, 1);
+  options.warmup = 0.8;
+  Stopping stopping(options, {});
+  stopping.begin_cooldown(100, 0.3);
+  EXPECT_DOUBLE_EQ(stopping.fraction(100), 0.8);
+  EXPECT_DOUBLE_EQ(stopping.fraction(120), 1.0);
 }
 
 /// A rate at which the network soon gets worse again.

@@ -42,6 +42,7 @@ class Stopping:
 
     patience: int
     validate_steps: int
+    warmup: float
     best_loss: float = math.inf
     best_step: int = 0
     without_gain: int = 0
@@ -69,7 +70,7 @@ class Stopping:
         return self.patience > 0 and not self.cooling and self.known and self.without_gain >= self.patience
 
     def begin_cooldown(self, step: int, fraction: float) -> None:
-        self.cooldown_begin, self.cooldown_from = step, min(max(fraction, 0.5), 1.0)
+        self.cooldown_begin, self.cooldown_from = step, min(max(fraction, 0.5, self.warmup), 1.0)
 
     def fraction(self, step: int) -> float:
         """Returns the completed fraction of the run by the cooldown; 0 before it."""

@@ -50,7 +50,7 @@ class Trainer:
         self.metrics, self.checkpoints, self.stop = metrics, checkpoints, stop
         self.optimizers = Optimizers(placement.parameters, options)
         self.average = Average(self.optimizers.parameters, options.average) if options.average else None
-        self.stopping = rates.Stopping(options.patience, options.validate_steps)
+        self.stopping = rates.Stopping(options.patience, options.validate_steps, options.warmup)
         self.plateau = rates.Plateau()
         self.guard = _core.Guard(
             rollbacks=options.rollbacks, learning_rate=options.learning_rate, clip=options.clip,
