@@ -3,7 +3,7 @@
 file(GLOB_RECURSE kernels RELATIVE ${root} ${root}/backend/cuda/kernels/*.cuh ${root}/backend/cuda/kernels/*.h
      ${root}/plan/kernels/*.h ${root}/base/training/*.h)
 file(GLOB cells RELATIVE ${root} ${root}/cells/*.h)
-set(code "#include \"backend/cuda/runtime/sources.h\"\n\nnamespace penstock::cuda {\n\n")
+set(code "#include \"backend/cuda/driver/sources.h\"\n\nnamespace penstock::cuda {\n\n")
 string(APPEND code "const std::vector<std::pair<std::string, std::string>>& kernel_sources() {\n")
 string(APPEND code "  static const std::vector<std::pair<std::string, std::string>> sources = {\n")
 foreach(name ${kernels} ${cells} base/counter_random.h)

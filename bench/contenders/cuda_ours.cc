@@ -5,7 +5,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "backend/cuda/runtime/blas.h"
+#include "backend/cuda/driver/blas.h"
 #include "bench/contenders/contender.h"
 #include "bench/contenders/on_gpu.h"
 #include "bench/suite/limits.h"

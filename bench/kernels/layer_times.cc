@@ -14,7 +14,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "backend/cuda/runtime/graph.h"
+#include "backend/cuda/driver/graph.h"
 #include "backend/cuda/scan/layer.h"
 #include "bench/kernels/measure.h"
 #include "penstock/error.h"

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/runtime/device.h"
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/device.h"
+#include "backend/cuda/driver/driver.h"
 #include "base/random.h"
 #include "base/timing.h"
 #include "penstock/error.h"

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/cuda/runtime/device.h"
-#include "backend/cuda/runtime/driver.h"
-#include "backend/cuda/runtime/staging.h"
+#include "backend/cuda/driver/device.h"
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/staging.h"
 #include "penstock/cuda.h"
 #include "penstock/error.h"
 #include "penstock/scan_program.h"

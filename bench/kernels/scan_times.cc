@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "backend/cuda/scan/layer.h"
 #include "backend/cuda/scan/scan.h"
 #include "bench/kernels/measure.h"

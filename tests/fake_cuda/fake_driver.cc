@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "backend/cuda/runtime/api.h"
+#include "backend/cuda/driver/api.h"
 #include "fake_cuda/fake_cuda.h"
 
 using namespace penstock::cuda;

@@ -1,6 +1,6 @@
 // Every function of a driver, for those that have nothing to say: all is well.
 
-#include "backend/cuda/runtime/api.h"
+#include "backend/cuda/driver/api.h"
 
 #define PENSTOCK_FAKE(member, exported, parameters) \
   extern "C" __attribute__((weak)) penstock::cuda::Result exported parameters { return 0; }

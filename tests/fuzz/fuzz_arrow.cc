@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "data/table/dates.h"
+#include "data/table/missing_words.h"
 #include "data/table/number.h"
 #include "data/table/open_table.h"
 #include "data/text_encoding.h"

@@ -6,6 +6,7 @@
 #include "data/table/column_choice.h"
 #include "data/table/dates.h"
 #include "data/table/json_table.h"
+#include "data/table/missing_words.h"
 #include "data/table/number.h"
 #include "data/table/table_format.h"
 #include "data/table/ts_file.h"

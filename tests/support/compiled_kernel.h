@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <regex>
 
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 
 /// Checks of kernels without a GPU: they compile, and their resources are those that the assembler reports.
 namespace penstock::test {

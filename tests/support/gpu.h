@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/runtime/device.h"
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/device.h"
+#include "backend/cuda/driver/driver.h"
 #include "base/random.h"
 #include "oracle/tolerance.h"
 #include "support/half.h"

@@ -15,7 +15,7 @@ COMPILER = [os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-ffp-contract=of
 CONTRACT = """
 #include <cmath>
 namespace check {
-#include "cells/functions.h"
+#include "cells/gate_functions.h"
 #include "cells/list.h"
 #include "cells/contract.h"
 }

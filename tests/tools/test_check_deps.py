@@ -19,7 +19,7 @@ CLEAN = {
     "src/core/base/check.h": '#include <fmt/format.h>\n#include "penstock/types.h"\n',
     "src/core/csp/search.h": '#include "base/check.h"\n#include "penstock/types.h"\n',
     "src/core/plan/rules.h": '#include "csp/search.h"\n',
-    "src/core/cells/functions.h": "",
+    "src/core/cells/gate_functions.h": "",
     "src/core/cells/gru.h": "",
     "src/core/cells/list.h": '#include "cells/gru.h"\n',
     "src/core/backend/cpu/dense.cc": '#include <hwy/highway.h>\n#include "base/check.h"\n#include "cells/list.h"\n',

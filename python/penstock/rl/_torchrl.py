@@ -7,7 +7,7 @@ from tensordict.nn import dispatch
 from penstock._cell_forms import CELLS
 from penstock.torch import convert
 from penstock.torch._episodes import run_episodes
-from penstock.torch._stack import Stack
+from penstock.torch._rnn_base import RNNBase
 
 
 class _OneCall:
@@ -24,7 +24,7 @@ class _OneCall:
             raise ValueError(f"recurrent_backend must not be given, not {backend!r}: Penstock runs rollouts")
         convert(self)
         layer, count = self._layer(), len(self.in_keys) - 2
-        if not isinstance(layer, Stack):
+        if not isinstance(layer, RNNBase):
             raise ValueError(f"the layer must be one of penstock.torch or torch.nn, not {type(layer).__name__}")
         if CELLS[layer._cell()][1] != count:
             raise ValueError(f"{type(self).__name__} needs a layer with the number of states {count}, not {layer}")

@@ -8,7 +8,7 @@ from ._checks import AS_ONNX
 from ._cells import Cell, GRUCell, LSTMCell, RNNCell
 from ._model import Recurrence
 from ._modules import GRU, LSTM, RNN
-from ._stack import Stack
+from ._rnn_base import RNNBase
 
 _OURS = {nn.RNN: RNN, nn.GRU: GRU, nn.LSTM: LSTM, nn.RNNCell: RNNCell, nn.GRUCell: GRUCell, nn.LSTMCell: LSTMCell}
 _THEIRS = {ours: theirs for theirs, ours in _OURS.items()}
@@ -87,7 +87,7 @@ def convert_back(model):
     """
     _check_module(model)
     for name, module in model.named_modules():
-        if isinstance(module, (Stack, Cell, Recurrence)) and _in_torch_nn(module) is None:
+        if isinstance(module, (RNNBase, Cell, Recurrence)) and _in_torch_nn(module) is None:
             raise ValueError(
                 f"torch.nn has no such layer: {name or 'the model'} is {type(module).__name__}({module.extra_repr()}); "
                 f"nothing was converted. {AS_ONNX}"

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from ._stack import Stack
+from ._rnn_base import RNNBase
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "elman", "RNN_RELU": "elman-relu"}
 
@@ -21,7 +21,7 @@ def evaluated_cell(module):
 
 def recurrent_layers(model):
     """Returns all recurrent layers of a model."""
-    return [module for module in model.modules() if isinstance(module, (Stack, nn.RNNBase))]
+    return [module for module in model.modules() if isinstance(module, (RNNBase, nn.RNNBase))]
 
 
 def initialise(model, weights="standard", *, chrono=0.0):

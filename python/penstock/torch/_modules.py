@@ -12,10 +12,10 @@ from ._composed import terms_of
 from ._ops import autocast_sequence, keeps_tape
 from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
-from ._stack import Stack
+from ._rnn_base import RNNBase
 
 
-class RNN(Stack):
+class RNN(RNNBase):
     """Elman network with the arguments and results of ``torch.nn.RNN``.
 
     Args:
@@ -40,7 +40,7 @@ class RNN(Stack):
         return "elman" if self.nonlinearity == "tanh" else "elman-relu"
 
 
-class GRU(Stack):
+class GRU(RNNBase):
     """Gated recurrent unit with the arguments and results of ``torch.nn.GRU``.
 
     Args:
@@ -65,7 +65,7 @@ class GRU(Stack):
         return "gru" if self.reset_after else "gru-before"
 
 
-class LSTM(Stack):
+class LSTM(RNNBase):
     """Long short-term memory with the arguments and results of ``torch.nn.LSTM``.
 
     Projections (``proj_size > 0``) run in the kernels, except for single steps and, on a CPU, for calls in which
@@ -89,7 +89,7 @@ class LSTM(Stack):
         self._divide_into_heads(num_heads)
 
 
-class _OwnStack(Stack):
+class _OwnStack(RNNBase):
     """Base of stacks that torch.nn does not have, with torch.nn's attributes and parameter names."""
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,

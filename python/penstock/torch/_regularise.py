@@ -134,9 +134,9 @@ def regularise(layer, *, drop_connect=0.0, recurrent_dropout=0.0, zoneout=0.0, c
     >>> penstock.torch.regularise(penstock.torch.LSTM(3, 5), drop_connect=0.3, zoneout=0.1)
     LSTM(3, 5, drop_connect=0.3, zoneout=0.1)
     """
-    from ._stack import Stack
+    from ._rnn_base import RNNBase
 
-    if not isinstance(layer, Stack):
+    if not isinstance(layer, RNNBase):
         raise TypeError(f"layer must be a recurrent layer of penstock.torch, such as LSTM, not {type(layer).__name__}")
     cell = layer._cell()
     of_matrix = _probability("drop_connect", drop_connect, False), _probability("recurrent_dropout", recurrent_dropout, False)

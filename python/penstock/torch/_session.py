@@ -8,7 +8,7 @@ from ._cells import Cell
 from ._model import SequenceModel
 
 _CELLS = (Cell, nn.RNNCellBase)
-_WITH_STATES = (nn.RNNBase, SequenceModel, *_CELLS)  # Stack is an nn.RNNBase
+_WITH_STATES = (nn.RNNBase, SequenceModel, *_CELLS)  # our RNNBase is one of nn.RNNBase
 
 
 class Session:

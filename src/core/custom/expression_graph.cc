@@ -12,7 +12,7 @@ namespace penstock::custom {
 
 namespace {
 
-#include "cells/functions.h"
+#include "cells/gate_functions.h"
 
 struct OperationEntry {
   std::string_view name;
@@ -22,7 +22,7 @@ struct OperationEntry {
   double (*value)(double a, double b, double c) = nullptr;  // null: a leaf
 };
 
-/// Operations in the order of the enumeration. Costs are measured instructions of cells/functions.h, rounded.
+/// Operations in the order of the enumeration. Costs are measured instructions of cells/gate_functions.h, rounded.
 constexpr OperationEntry kOperations[] = {
     {"input"},
     {"recurrent"},

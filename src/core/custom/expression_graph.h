@@ -32,7 +32,7 @@ enum class Operation : std::uint8_t {
   divide,
   multiply_add,      ///< a b + c, with one rounding where the machine has it
   subtract_product,  ///< c - a b, likewise
-  exp,               ///< Saturates as Exp() of cells/functions.h.
+  exp,               ///< Saturates as Exp() of cells/gate_functions.h.
   log,
   tanh,
   sigmoid,

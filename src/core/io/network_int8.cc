@@ -8,8 +8,8 @@
 
 #include "base/aligned.h"
 #include "base/check.h"
+#include "nn/model/choose_int8_layers.h"
 #include "nn/model/quantize.h"
-#include "nn/model/quantizer.h"
 
 namespace penstock::io {
 
@@ -227,7 +227,7 @@ QuantizedNetwork quantize(const Network& network, const std::function<double(con
          "give data for which they are",
          loss);
   }
-  return nn::Quantizer<Network>(network, layers, loss_of).run<QuantizedNetwork>(options);
+  return nn::Int8LayerChoice<Network>(network, layers, loss_of).run<QuantizedNetwork>(options);
 }
 
 }  // namespace penstock

@@ -120,7 +120,7 @@ Operators normalisation_operators();
 Operators recurrent_operators();
 Operators resize_operators();
 Operators signal_operators();
-Operators quantised_operators();
+Operators quantized_operators();
 
 /// Removes absent reads at the end; returns a Status if an operator does not take those that are left.
 Status check_reads(const Operator& op, std::vector<const Fact*>& reads);

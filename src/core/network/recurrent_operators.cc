@@ -7,7 +7,7 @@
 #include "network/cell.h"
 #include "network/contraction.h"
 #include "network/preparation.h"
-#include "network/quantise.h"
+#include "network/quantize.h"
 
 namespace penstock::network {
 

@@ -10,8 +10,8 @@
 #include <functional>
 
 #include "backend/cpu/machine.h"
-#include "backend/cuda/runtime/device.h"
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/device.h"
+#include "backend/cuda/driver/driver.h"
 #include "base/check.h"
 #include "base/threads.h"
 #include "nn/layer/recurrent_graph.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/machine.h"
-#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/driver/device.h"
 #include "base/check.h"
 #include "nn/device_choice.h"
 #include "nn/explain.h"

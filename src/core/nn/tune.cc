@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "backend/cpu/machine.h"
-#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/driver/device.h"
 #include "base/check.h"
 #include "base/denormals.h"
 #include "base/half.h"

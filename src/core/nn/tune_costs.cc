@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "backend/cpu/machine.h"
-#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/driver/device.h"
 #include "base/check.h"
 #include "base/timing.h"
 #include "ops/memory/memory.h"

@@ -9,7 +9,7 @@ namespace penstock {
 namespace plan {
 namespace {
 
-#include "cells/functions.h"
+#include "cells/gate_functions.h"
 
 #include "cells/list.h"
 

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "runtime/finite.h"
+
 namespace penstock::runtime {
 
 namespace {
@@ -13,45 +15,10 @@ namespace {
 /// Largest magnitude of a feature that models read (Column::furthest).
 constexpr float kFurthest = 1e12f;
 
-bool is_finite(float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return (bits & 0x7f800000u) != 0x7f800000u;
-}
-
-bool all_finite(const float* values, std::size_t count) { return std::all_of(values, values + count, is_finite); }
-
 bool is_near(float value) { return value >= -kFurthest && value <= kFurthest; }
-
-/// The header of a saved state.
-struct SavedHeader {
-  char magic[8];
-  std::uint64_t model;  ///< Checksum of its file.
-  std::uint64_t count;  ///< Floats; bytes if there is anything else.
-  std::uint64_t sum;    ///< Checksum of the state.
-};
-constexpr char kMagic[9] = "pnstckS1";
-
-SavedHeader header_of(const Model& model, const void* state) {
-  SavedHeader header = {{},
-                        model.checksum,
-                        model.float_state ? model.state_bytes / sizeof(float) : model.state_bytes,
-                        0xcbf29ce484222325u};
-  std::memcpy(header.magic, kMagic, sizeof(header.magic));
-  std::uint32_t word = 0;  // FNV-1a over words
-  for (std::size_t i = 0; i < model.state_bytes; i += sizeof(word)) {
-    word = 0;
-    std::memcpy(&word, static_cast<const char*>(state) + i, std::min(sizeof(word), model.state_bytes - i));
-    header.sum = (header.sum ^ word) * 0x100000001b3u;
-  }
-  return header;
-}
-
 }  // namespace
 
 std::size_t Session::bytes_of(const Model& model) { return Buffer::kAlignment + model.session_bytes(); }
-
-std::size_t Session::saved_size(const Model& model) { return sizeof(SavedHeader) + model.state_bytes; }
 
 Session* Session::open(Model& model, void* memory, std::size_t size, Failure& failure) {
   const std::size_t bytes = bytes_of(model);
@@ -253,74 +220,6 @@ bool Session::answer(std::size_t t, const float* features, std::int32_t token, f
   std::fill_n(outputs, model_->outputs, 0.0f);
   if (policy_ == PENSTOCK_NAN_ZERO) return true;
   return failure.set(PENSTOCK_NUMERICAL, "step %zu: the model's answer is not finite; the session was reset", t);
-}
-
-bool Session::check_state(std::size_t count, Failure& failure) const {
-  if (!model_->float_state) {
-    return failure.set(PENSTOCK_UNSUPPORTED,
-                       "the state has values that are no floats: use penstock_session_save() and _restore()");
-  }
-  if (count == state_size()) return true;
-  return failure.set(PENSTOCK_INVALID_ARGUMENT, "state must hold %zu values, not %zu", state_size(), count);
-}
-
-bool Session::get_state(float* state, std::size_t count, Failure& failure) {
-  const Session& of = newest();
-  if (!of.check_state(count, failure)) return false;
-  of.read_state(state);
-  return true;
-}
-
-bool Session::set_state(const float* state, std::size_t count, Failure& failure) {
-  Session& of = newest();
-  if (!of.check_state(count, failure)) return false;
-  if (!all_finite(state, count)) return failure.set(PENSTOCK_INVALID_ARGUMENT, "state must hold finite values");
-  of.write_state(state);
-  return true;
-}
-
-bool Session::save(void* bytes, std::size_t size, Failure& failure) {
-  const Session& of = newest();
-  const std::size_t expected = saved_size(*of.model_);
-  if (size != expected) {
-    return failure.set(PENSTOCK_INVALID_ARGUMENT, "bytes must be %zu (saved_size), not %zu", expected, size);
-  }
-  char* const state = static_cast<char*>(bytes) + sizeof(SavedHeader);
-  of.read_state(state);
-  const SavedHeader header = header_of(*of.model_, state);
-  std::memcpy(bytes, &header, sizeof(header));
-  return true;
-}
-
-bool Session::restore(const void* bytes, std::size_t size, Failure& failure) {
-  Session& of = newest();
-  const Model& model = *of.model_;
-  SavedHeader header = {};
-  if (size >= sizeof(header)) std::memcpy(&header, bytes, sizeof(header));
-  if (std::memcmp(header.magic, kMagic, sizeof(header.magic)) != 0) {
-    return failure.set(PENSTOCK_BAD_INPUT, "the bytes are no state that penstock_session_save() wrote");
-  }
-  const std::size_t expected = saved_size(model);
-  const std::uint64_t count = model.float_state ? of.state_size() : model.state_bytes;
-  if (header.model != model.checksum || header.count != count) {
-    return failure.set(PENSTOCK_INCOMPATIBLE, "the state is of another model");
-  }
-  if (size != expected) {
-    return failure.set(PENSTOCK_BAD_INPUT, "the state is damaged: %zu bytes, not %zu", size, expected);
-  }
-  // Judged where it lies: a refused state changes nothing.
-  const auto* const state = static_cast<const char*>(bytes) + sizeof(header);
-  bool finite = true;
-  for (std::size_t i = 0; model.float_state && i < of.state_size(); ++i) {
-    float value = 0;
-    std::memcpy(&value, state + i * sizeof(float), sizeof(value));
-    finite = finite && is_finite(value);
-  }
-  if (header_of(model, state).sum != header.sum || !finite) {
-    return failure.set(PENSTOCK_BAD_INPUT, "the state is damaged");
-  }
-  of.write_state(state);
-  return true;
 }
 
 }  // namespace penstock::runtime

@@ -89,7 +89,7 @@ PENSTOCK_EXPORT(Kernels);
 namespace penstock::runtime {
 namespace {
 
-#include "cells/functions.h"
+#include "cells/gate_functions.h"
 
 #include "cells/list.h"
 

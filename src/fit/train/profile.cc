@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "base/threads.h"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/runtime/disk_cache.h"
+#include "backend/cuda/driver/disk_cache.h"
 #include "support/temporary_folder.h"
 
 namespace penstock::cuda {

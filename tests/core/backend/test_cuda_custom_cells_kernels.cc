@@ -2,6 +2,7 @@
 // where those spill none. Needs NVRTC, and no GPU.
 
 #include "backend/cuda/dense/source.h"
+#include "backend/cuda/driver/kernel_cache.h"
 #include "backend/cuda/scan/epilogue.h"
 #include "backend/cuda/scan/fused.h"
 #include "backend/cuda/scan/step.h"

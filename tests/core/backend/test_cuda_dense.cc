@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/cuda/runtime/graph.h"
+#include "backend/cuda/driver/graph.h"
 #include "backend/dense_test.h"
 #include "support/expect_error.h"
 

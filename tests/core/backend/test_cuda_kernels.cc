@@ -6,9 +6,10 @@
 
 #include <algorithm>
 
+#include "backend/cuda/driver/kernel_cache.h"
+#include "backend/cuda/driver/nvrtc.h"
 #include "backend/cuda/product/float_product.h"
 #include "backend/cuda/product/sum_columns.h"
-#include "backend/cuda/runtime/nvrtc.h"
 #include "backend/cuda/scan/epilogue.h"
 #include "backend/cuda/scan/fused.h"
 #include "backend/cuda/scan/scan.h"

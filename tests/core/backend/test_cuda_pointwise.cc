@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cuda/driver/graph.h"
 #include "backend/cuda/pointwise/changes.h"
 #include "backend/cuda/pointwise/convolution.h"
 #include "backend/cuda/pointwise/copy.h"
 #include "backend/cuda/pointwise/embedding.h"
 #include "backend/cuda/pointwise/rms_norm.h"
 #include "backend/cuda/pointwise/silu_gate.h"
-#include "backend/cuda/runtime/graph.h"
 #include "base/counter_random.h"
 #include "support/gpu.h"
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/cuda/driver/sources.h"
 #include "backend/cuda/pointwise/changes.h"
 #include "backend/cuda/pointwise/convolution.h"
 #include "backend/cuda/pointwise/copy.h"
@@ -15,7 +16,6 @@
 #include "backend/cuda/pointwise/sample.h"
 #include "backend/cuda/pointwise/silu_gate.h"
 #include "backend/cuda/product/few_rows_product.h"
-#include "backend/cuda/runtime/sources.h"
 #include "support/compiled_kernel.h"
 
 namespace penstock::cuda {

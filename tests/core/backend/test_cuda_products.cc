@@ -11,9 +11,9 @@
 #include <tuple>
 #include <vector>
 
+#include "backend/cuda/driver/disk_cache.h"
+#include "backend/cuda/driver/driver.h"
 #include "backend/cuda/product/matrix_product.h"
-#include "backend/cuda/runtime/disk_cache.h"
-#include "backend/cuda/runtime/driver.h"
 #include "base/random.h"
 #include "support/expect_error.h"
 #include "support/gpu.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "backend/cuda/dense/executable.h"
-#include "backend/cuda/runtime/driver.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/kernel.h"
 #include "penstock/system.h"
 #include "support/expect_error.h"
 #include "support/fake_cuda.h"

@@ -5,10 +5,10 @@
 
 #include <cstdlib>
 
-#include "backend/cuda/runtime/driver.h"
-#include "backend/cuda/runtime/graph.h"
-#include "backend/cuda/runtime/library.h"
-#include "backend/cuda/runtime/nvrtc.h"
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/graph.h"
+#include "backend/cuda/driver/library.h"
+#include "backend/cuda/driver/nvrtc.h"
 #include "backend/cuda/scan/scan.h"
 #include "base/check.h"
 #include "penstock/system.h"

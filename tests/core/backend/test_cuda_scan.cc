@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "backend/cuda/scan/scan.h"
 #include "base/random.h"
 #include "support/expect_error.h"

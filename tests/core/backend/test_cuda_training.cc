@@ -9,10 +9,10 @@
 #include <numbers>
 #include <numeric>
 
+#include "backend/cuda/driver/graph.h"
 #include "backend/cuda/pointwise/loss.h"
 #include "backend/cuda/pointwise/optimizer.h"
 #include "backend/cuda/pointwise/sample.h"
-#include "backend/cuda/runtime/graph.h"
 #include "base/counter_random.h"
 #include "support/gpu.h"
 

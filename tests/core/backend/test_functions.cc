@@ -1,4 +1,4 @@
-// The gate functions keep the bounds that stand beside them in cells/functions.h, on every instruction set.
+// The gate functions keep the bounds that stand beside them in cells/gate_functions.h, on every instruction set.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/test_functions.cc"

@@ -32,7 +32,7 @@ inline double number(Single x) { return x.value; }
 inline void assign(double& to, double x) { to = x; }
 inline void assign(Single& to, double x) { to = Single(static_cast<float>(x)); }
 
-#include "cells/functions.h"
+#include "cells/gate_functions.h"
 
 #include "cells/list.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 #include "penstock/model.h"
 #include "penstock/recurrent.h"
 #include "support/expect_error.h"

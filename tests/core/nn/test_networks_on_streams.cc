@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "backend/cpu/instruction_sets.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 #include "nn/check_cell.h"
 #include "ops/cuda/common.h"
 #include "penstock/cuda.h"

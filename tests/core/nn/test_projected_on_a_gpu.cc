@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/dense/fill.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 #include "penstock/recurrent_program.h"
 #include "plan/cell_table.h"
 #include "support/fake_cuda.h"

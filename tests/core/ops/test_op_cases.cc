@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "op_cases.h"
 #include "ops/pointwise/cast.h"
 #include "ops/pointwise/causal_convolution.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "penstock/stream.h"
 
 namespace penstock {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "data/normalise.h"
+#include "data/column_scaling.h"
 #include "data/table/csv.h"
 #include "data/table/open_table.h"
 #include "penstock/data.h"

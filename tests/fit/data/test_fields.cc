@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/table/dates.h"
+#include "data/table/missing_words.h"
 #include "data/table/number.h"
 
 namespace penstock::data {

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "backend/cuda/runtime/device.h"
-#include "backend/cuda/runtime/driver.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/device.h"
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/kernel.h"
 #include "base/random.h"
 #include "nn/model/model_impl.h"
 #include "penstock/train.h"

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "nn/model/model_impl.h"
 #include "penstock/train/kernel_profile.h"
 #include "support/expect_error.h"

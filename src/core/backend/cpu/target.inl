@@ -5,7 +5,7 @@
 
 #undef PENSTOCK_CELL
 #define PENSTOCK_CELL HWY_INLINE
-#include "cells/functions.h"
+#include "cells/gate_functions.h"
 
 #include "cells/list.h"
 

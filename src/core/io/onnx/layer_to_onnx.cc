@@ -15,7 +15,7 @@ namespace penstock::io {
 
 namespace written_cells {
 
-#include "cells/functions.h"
+#include "cells/gate_functions.h"
 
 #include "cells/list.h"
 

@@ -8,8 +8,8 @@
 /// Tracing of cells for the export to ONNX.
 namespace penstock::io {
 
-/// A value type for cells (cells/functions.h) that records operations instead of computing: each operation on symbols
-/// becomes a node of ONNX.
+/// A value type for cells (cells/gate_functions.h) that records operations instead of computing: each operation on
+/// symbols becomes a node of ONNX.
 class Symbol {
  public:
   Symbol() = default;

@@ -7,10 +7,10 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "nn/model/choose_int8_layers.h"
 #include "nn/model/model_graph.h"
 #include "nn/model/model_impl.h"
 #include "nn/model/quantize.h"
-#include "nn/model/quantizer.h"
 
 namespace penstock {
 
@@ -104,7 +104,7 @@ Quantized quantize(const Model& model, const LossOf& loss_of, const QuantizeOpti
          model.spec().int8.empty() ? "cell " + model.spec().cell + " is not a built-in one, and there is no other"
                                    : "those that can already are");
   }
-  return nn::Quantizer<Model>(model, layers, loss_of).run<Quantized>(options);
+  return nn::Int8LayerChoice<Model>(model, layers, loss_of).run<Quantized>(options);
 }
 
 }  // namespace penstock

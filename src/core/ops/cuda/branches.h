@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/runtime/staging.h"
+#include "backend/cuda/driver/staging.h"
 #include "ops/cuda/common.h"
 #include "plan/wavefront.h"
 

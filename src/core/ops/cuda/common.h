@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/driver/device.h"
 #include "backend/cuda/scan/scan.h"
 #include "base/check.h"
 #include "ops/op.h"

@@ -1,6 +1,6 @@
 #include "ops/cuda/layer_memory.h"
 
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {

@@ -1,6 +1,6 @@
 // Recurrent layers of scan cells on a GPU.
 
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "backend/cuda/scan/layer.h"
 #include "backend/cuda/scan/step.h"
 #include "ops/cuda/common.h"

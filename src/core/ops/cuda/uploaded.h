@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/driver/device.h"
 
 namespace penstock::ops {
 

@@ -1,8 +1,8 @@
 // Graphs, pipelines and memory of a GPU, as the public interface shows them.
 
-#include "backend/cuda/runtime/driver.h"
-#include "backend/cuda/runtime/graph.h"
-#include "backend/cuda/runtime/staging.h"
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/graph.h"
+#include "backend/cuda/driver/staging.h"
 #include "base/check.h"
 #include "ops/memory/memory.h"
 #include "ops/memory/recording.h"

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/runtime/device.h"
-#include "backend/cuda/runtime/driver.h"
-#include "backend/cuda/runtime/staging.h"
+#include "backend/cuda/driver/device.h"
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/staging.h"
 #include "base/check.h"
 #include "base/free_memory.h"
 

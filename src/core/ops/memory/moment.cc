@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "backend/cuda/runtime/device.h"
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/device.h"
+#include "backend/cuda/driver/driver.h"
 
 namespace penstock::ops {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "backend/cuda/runtime/graph.h"
+#include "backend/cuda/driver/graph.h"
 
 namespace penstock::ops {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <memory>
 
-#include "backend/cuda/runtime/device.h"
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/device.h"
+#include "backend/cuda/driver/driver.h"
 #include "base/threads.h"
 #include "ops/memory/moment.h"
 #include "ops/product/linear.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/driver/device.h"
 #include "base/check.h"
 #include "base/dtype.h"
 #include "base/per_thread.h"

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "data/normalise.h"
+#include "data/column_scaling.h"
 #include "nn/description/with_scaling.h"
 
 namespace penstock::data {

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/lower_case.h"
 #include "base/threads.h"
-#include "data/normalise.h"
+#include "data/column_scaling.h"
 #include "data/origin.h"
 #include "data/series/calendar.h"
 #include "data/series/cycle_test.h"
@@ -21,7 +21,7 @@
 #include "data/series/series_table.h"
 #include "data/stream_dataset.h"
 #include "data/table/dates.h"
-#include "data/table/missing_values.h"
+#include "data/table/fill_missing.h"
 #include "data/table/open_table.h"
 #include "data/table/sentinels.h"
 #include "penstock/data/dataset.h"
@@ -172,7 +172,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
                          std::vector<Scaling> Group::*scaling) {
       for (const std::size_t position : chosen) {
         data::FittedColumn fitted =
-            data::fit_column(series, table(), position, SeriesPart::training, plan_.logarithms[position]);
+            fit_series_column(series, table(), position, SeriesPart::training, plan_.logarithms[position]);
         columns.push_back(std::move(fitted.column));
         for (std::size_t g = 0; g < fitted.groups.size(); ++g) {
           (description_.series.groups[g].*scaling).push_back(fitted.groups[g]);

@@ -9,7 +9,7 @@
 #include "base/parallel_tasks.h"
 #include "base/quote.h"
 #include "base/threads.h"
-#include "data/normalise.h"
+#include "data/column_scaling.h"
 #include "forecast/linear/origins.h"
 #include "forecast/linear/season_choice.h"
 #include "penstock/work.h"
@@ -38,7 +38,8 @@ class SeriesPlanner {
     const std::size_t segments = series.segments.size();
     known_.resize(segments);
     for (const std::size_t position : columns.known) {
-      known_values_.push_back(normal_values(position, fit_column(series_, table_, position, part_, false), false));
+      known_values_.push_back(
+          normal_values(position, fit_series_column(series_, table_, position, part_, false), false));
       for (std::size_t i = 0; i < segments; ++i) known_[i].emplace_back(known_values_.back()[i]);
     }
   }
@@ -56,7 +57,7 @@ class SeriesPlanner {
 
   /// `season`: 0 if it is to be found.
   training::LinearPlan choose(std::size_t position, bool logarithm, Index season) const {
-    const FittedColumn fitted = fit_column(series_, table_, position, part_, logarithm);
+    const FittedColumn fitted = fit_series_column(series_, table_, position, part_, logarithm);
     const auto values = normal_values(position, fitted, logarithm);
     const auto z = training::spans_of(values);
     const training::RawValue raw = raw_values(position, fitted, logarithm);
@@ -136,7 +137,7 @@ class SeriesPlanner {
       double unit;
     };
     std::vector<Unit> units;
-    const FittedColumn plain = logarithm ? fit_column(series_, table_, position, part_, false) : fitted;
+    const FittedColumn plain = logarithm ? fit_series_column(series_, table_, position, part_, false) : fitted;
     for (const Segment& segment : series_.segments) {
       units.push_back({scaling_of(fitted, segment), segment.group < 0 ? 1.0 : scaling_of(plain, segment).scale});
     }
@@ -210,8 +211,8 @@ bool ends_at_zero(const SeriesTable& series, std::size_t position) {
   return near_zero >= std::max(least, least_share * count);
 }
 
-FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
-                        bool logarithm) {
+FittedColumn fit_series_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
+                               bool logarithm) {
   if (const auto* const category = table.header().category(position)) return unscaled(*category, table, series);
   const std::string& name = table.header().names()[position];
   std::vector<std::vector<double>> pooled(std::max<std::size_t>(series.groups.size(), 1));

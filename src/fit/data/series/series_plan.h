@@ -23,8 +23,8 @@ struct FittedColumn {
   Column column;
   std::vector<Scaling> groups;
 };
-FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
-                        bool logarithm);
+FittedColumn fit_series_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
+                               bool logarithm);
 
 /// Returns the normalised value of a raw 0 in a column, for values to grow from; none for logarithms, and for groups,
 /// since each has its own.

@@ -11,7 +11,7 @@
 #include "data/data_file.h"
 #include "data/dataset.h"
 #include "data/origin.h"
-#include "data/table/missing_values.h"
+#include "data/table/fill_missing.h"
 
 namespace penstock::data {
 namespace {

@@ -1,6 +1,7 @@
 #include "data/table/field.h"
 
 #include "data/table/dates.h"
+#include "data/table/missing_words.h"
 #include "data/table/number.h"
 #include "data/table/table_columns.h"
 

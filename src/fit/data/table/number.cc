@@ -179,14 +179,6 @@ bool are_opposites(std::string_view a, std::string_view b) {
   });
 }
 
-bool is_missing(std::string_view text) {
-  if (text.empty()) return true;
-  if (text.size() > 4) return false;
-  static constexpr std::array<std::string_view, 10> words = {"na",  "n/a",  "n.a.", "#n/a", "<na>",
-                                                             "nan", "null", "none", "?",    "-"};
-  return std::find(words.begin(), words.end(), lower_case(text)) != words.end();
-}
-
 DecimalHint decimal_hint(std::string_view text) {
   double value = 0.0;
   const bool point = parse_number(text, '.', value) == std::errc{};

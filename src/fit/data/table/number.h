@@ -22,9 +22,6 @@ std::optional<double> parse_truth(std::string_view text);
 /// Returns whether one of these words is the opposite of the other, so that a column of both holds truth values.
 bool are_opposites(std::string_view a, std::string_view b);
 
-/// Returns whether a field stands for a missing value: empty, or NA, N/A, NaN, NULL, None, ?, - in any case.
-bool is_missing(std::string_view text);
-
 /// "." or ",", as far as this text shows which of them starts a fraction.
 enum class DecimalHint { none, point, comma, comma_or_thousands };
 DecimalHint decimal_hint(std::string_view text);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "data/table/missing_words.h"
 #include "data/table/number.h"
 
 namespace penstock::data {

@@ -8,6 +8,7 @@
 #include "base/plural.h"
 #include "base/quote.h"
 #include "data/table/csv.h"
+#include "data/table/missing_words.h"
 #include "data/table/number.h"
 #include "penstock/stop.h"
 #include "penstock/types.h"

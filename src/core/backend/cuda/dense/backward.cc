@@ -5,8 +5,8 @@
 #include "backend/cuda/dense/head.h"
 #include "backend/cuda/dense/runnable.h"
 #include "backend/cuda/dense/source.h"
-#include "backend/cuda/runtime/driver.h"
-#include "backend/cuda/runtime/range.h"
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

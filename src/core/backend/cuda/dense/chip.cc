@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/dense/source.h"
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 
 namespace penstock::cuda {
 

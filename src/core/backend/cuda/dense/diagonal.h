@@ -2,7 +2,7 @@
 
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/dense/fill.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 
 /// The kernels of diagonal recurrent matrices, where every unit is a head (plan::DenseAlgorithm::diagonal).
 namespace penstock::cuda {

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/dense/runnable.h"
 #include "backend/cuda/dense/source.h"
-#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "base/check.h"
 #include "base/parallel_tasks.h"
 #include "plan/cell_table.h"

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/dense/chip.h"
 #include "backend/cuda/dense/dense.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 #include "plan/gpu/sorted_rows.h"
 
 namespace penstock::cuda {

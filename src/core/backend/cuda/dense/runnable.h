@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/cuda/dense/dense.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 
 /// Limits of the driver on the clusters of blocks that a plan asks for.
 namespace penstock::cuda {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/cuda/dense/dense.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 #include "plan/gpu/dense.h"
 
 namespace penstock::cuda {

@@ -64,7 +64,7 @@ PENSTOCK_DEVICE void ExpAndSum(Real x, Real& e, Real& sum) {
   sum = e + Real(1.0f);
 }
 
-#include "cells/functions.h"
+#include "cells/gate_functions.h"
 
 #include "cells/given.h"
 #include "cells/list.h"

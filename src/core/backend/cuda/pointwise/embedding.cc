@@ -2,8 +2,8 @@
 
 #include <bit>
 
+#include "backend/cuda/driver/driver.h"
 #include "backend/cuda/pointwise/arguments.h"
-#include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
 #include "base/training_step.h"
 

@@ -2,7 +2,7 @@
 
 #include <initializer_list>
 
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 #include "backend/cuda/scan/scan.h"
 
 /// Helpers of the kernels between matrix products. All these kernels read and write tensors without gaps, batch first;

@@ -1,7 +1,7 @@
 #include "backend/cuda/pointwise/saturation.h"
 
+#include "backend/cuda/driver/driver.h"
 #include "backend/cuda/pointwise/arguments.h"
-#include "backend/cuda/runtime/driver.h"
 #include "base/training_step.h"
 
 namespace penstock::cuda {

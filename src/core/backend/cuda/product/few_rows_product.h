@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backend/cuda/runtime/blas.h"
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/blas.h"
+#include "backend/cuda/driver/kernel.h"
 
 namespace penstock::cuda {
 

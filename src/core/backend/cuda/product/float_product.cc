@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "backend/cuda/driver/range.h"
 #include "backend/cuda/product/sum_splits.h"
 #include "backend/cuda/product/warpgroup_multiply.h"
-#include "backend/cuda/runtime/range.h"
 #include "backend/cuda/scan/scan.h"
 #include "base/check.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 
 namespace penstock::cuda {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "backend/cuda/driver/range.h"
+#include "backend/cuda/driver/tensor_map.h"
 #include "backend/cuda/product/warpgroup_multiply.h"
-#include "backend/cuda/runtime/range.h"
-#include "backend/cuda/runtime/tensor_map.h"
 #include "backend/cuda/scan/scan_fill.h"
 #include "base/check.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/runtime/range.h"
+#include "backend/cuda/driver/range.h"
 #include "backend/cuda/scan/scan_fill.h"
 #include "base/check.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backend/cuda/runtime/driver.h"
-#include "backend/cuda/runtime/range.h"
+#include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

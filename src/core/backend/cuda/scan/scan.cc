@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "backend/cuda/runtime/range.h"
+#include "backend/cuda/driver/range.h"
 #include "backend/cuda/scan/scan_fill.h"
 #include "base/check.h"
 

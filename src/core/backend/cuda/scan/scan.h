@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/driver/kernel.h"
 #include "backend/cuda/scan/scan_rule.h"
 #include "plan/gpu/scan.h"
 

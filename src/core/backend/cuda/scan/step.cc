@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backend/cuda/runtime/range.h"
+#include "backend/cuda/driver/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
