@@ -18,6 +18,7 @@ list(FILTER runtime_networks EXCLUDE REGEX "/(fold|library_cell|[a-z]*_kernels).
 list(REMOVE_ITEM runtime_sources ${runtime_models} ${runtime_networks})
 list(FILTER runtime_sources EXCLUDE REGEX "/((step|int8)_kernels|c_open_int8).cc$")
 list(APPEND runtime_sources ${runtime_core}/base/denormals.cc ${runtime_core}/base/json_reader.cc
+     ${runtime_core}/base/files/safetensors_header.cc
      ${runtime_core}/custom/expression_graph.cc ${runtime_core}/custom/program.cc)
 add_library(penstock_runtime_kernels OBJECT ${runtime_core}/runtime/step_kernels.cc
             ${runtime_core}/runtime/int8_kernels.cc ${runtime_core}/network/gate_kernels.cc

@@ -1,58 +1,25 @@
 #include "io/safetensors.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
-#include "base/plural.h"
 #include "base/quote.h"
 #include "io/read_file.h"
-#include "io/safetensors_header.h"
 #include "penstock/checksum.h"
 #include "penstock/file_writer.h"
 
 namespace penstock::io {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "values are copied as they are, and files are little-endian");
+using safetensors::count_of;
+using safetensors::length_bytes;
+using safetensors::longest_header;
 
-constexpr std::size_t length_bytes = 8;
-constexpr std::uint64_t longest_header = 100'000'000;            // the format's own limit
 constexpr std::uint64_t largest_file = std::uint64_t{64} << 30;  // the file is held in memory
-
-/// Puts the tensors into the order of their data and checks that they cover `size` bytes without gap or overlap.
-void check_layout(std::vector<TensorInfo>& tensors, Index size, const std::string& source) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return std::tie(a.offset, a.bytes) < std::tie(b.offset, b.bytes);
-  });
-  Index covered = 0;
-  const TensorInfo* previous = nullptr;
-  for (const auto& tensor : tensors) {
-    if (tensor.offset > size || tensor.bytes > size - tensor.offset) {
-      fail(ErrorCode::bad_input, "{}: tensor {}: data_offsets [{}, {}] reach beyond the {} bytes of data in the file",
-           source, in_quotes(tensor.name), tensor.offset, tensor.offset + tensor.bytes, size);
-    }
-    if (tensor.offset < covered) {
-      fail(ErrorCode::bad_input, "{}: tensor {} overlaps tensor {}", source, in_quotes(tensor.name),
-           in_quotes(previous->name));
-    }
-    if (tensor.offset > covered) {
-      fail(ErrorCode::bad_input, "{}: {} before tensor {} belonging to no tensor", source,
-           counted(tensor.offset - covered, "byte"), in_quotes(tensor.name));
-    }
-    covered = tensor.offset + tensor.bytes;
-    previous = &tensor;
-  }
-  if (covered != size) {
-    fail(ErrorCode::bad_input, "{}: {} after the last tensor belonging to no tensor", source,
-         counted(size - covered, "byte"));
-  }
-}
 
 constexpr std::string_view checksum_key = "penstock.checksum";
 
@@ -99,28 +66,13 @@ SafetensorsFile SafetensorsFile::parse(std::string content, std::string source) 
   SafetensorsFile file;
   file.source_ = std::move(source);
   file.content_ = std::move(content);
-  const std::string_view all = file.content_;
-  if (all.size() < length_bytes) {
-    fail(ErrorCode::bad_input, "{}: no safetensors file: {} bytes are too few for a header", file.source_, all.size());
-  }
-  std::uint64_t length = 0;
-  std::memcpy(&length, all.data(), length_bytes);
-  if (length > longest_header) {
-    fail(ErrorCode::bad_input,
-         "{}: no safetensors file, which is what a model is kept in: it does not begin with the length of a header",
-         file.source_);
-  }
-  if (length > all.size() - length_bytes) {
-    fail(ErrorCode::bad_input,
-         "{}: no safetensors file, or a truncated one: its header would be {} bytes long, the file has {}",
-         file.source_, length, all.size());
-  }
-  SafetensorsHeader header = parse_safetensors_header(all.substr(length_bytes, length), file.source_);
-  file.data_begin_ = length_bytes + length;
-  file.metadata_ = std::move(header.metadata);
+  safetensors::Header header;
+  const std::string problem = safetensors::read_header(file.content_, header);
+  if (!problem.empty()) fail(ErrorCode::bad_input, "{}: {}", file.source_, problem);
+  file.data_begin_ = length_bytes + header.length;
+  file.metadata_ = Metadata(header.metadata.begin(), header.metadata.end());
   file.tensors_ = std::move(header.tensors);
-  check_layout(file.tensors_, static_cast<Index>(all.size() - file.data_begin_), file.source_);
-  file.check_sum(length);
+  file.check_sum(header.length);
   for (std::size_t i = 0; i < file.tensors_.size(); ++i) file.by_name_[file.tensors_[i].name] = i;
   return file;
 }

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/files/safetensors_header.h"
 #include "penstock/types.h"
 
 /// The safetensors format: 8 bytes of header length, a JSON header with names and places of the tensors, then their
@@ -18,13 +19,10 @@
 /// metadata.
 namespace penstock::io {
 
-/// Type of the values of a tensor.
-enum class DType { boolean, u8, i8, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64 };
-
-/// Returns the bytes of one value.
-Index size_of(DType dtype);
-/// Returns the name of a type in files: "F32", "BF16", "BOOL", ...
-std::string_view to_string(DType dtype);
+using safetensors::DType;
+using safetensors::size_of;
+using safetensors::TensorInfo;
+using safetensors::to_string;
 
 template <class T>
 constexpr DType dtype_of() {
@@ -45,15 +43,6 @@ constexpr DType dtype_of() {
     return DType::u8;
   }
 }
-
-/// Name, type, shape and place of a tensor in a file.
-struct TensorInfo {
-  std::string name;
-  DType dtype = DType::f32;
-  std::vector<Index> shape;  ///< Empty: a scalar.
-  Index offset = 0;          ///< Position of its first byte in the data part.
-  Index bytes = 0;
-};
 
 using Metadata = std::map<std::string, std::string>;
 

@@ -3,23 +3,8 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
-#include <cstring>
 
 namespace penstock::runtime {
-
-Quoted::Quoted(std::string_view from) {
-  constexpr std::size_t most = 40;
-  static_assert(most + 6 <= sizeof(text));  // quotes, dots and the zero at the end
-  const std::size_t shown = std::min(from.size(), most);
-  char* to = text;
-  *to++ = '"';
-  for (const char c : from.substr(0, shown)) *to++ = c >= ' ' && c <= '~' && c != '"' ? c : '?';
-  *to++ = '"';
-  if (shown < from.size()) {
-    for (int i = 0; i < 3; ++i) *to++ = '.';
-  }
-  *to = '\0';
-}
 
 bool Failure::set(penstock_status status, const char* format, ...) {
   error_.status = status;

@@ -2,21 +2,11 @@
 
 #include <penstock.h>
 
-#include <string_view>
-
 #include "base/json_reader.h"
+#include "base/quoted.h"
 
 /// Failures as values: this layer is compiled without exceptions.
 namespace penstock::runtime {
-
-/// Text from a file that nobody has vetted, fit for a one-line message: in double quotes, everything but printable
-/// ASCII as '?', at most 40 bytes of it.
-struct Quoted {
-  explicit Quoted(std::string_view from);
-  const char* c_str() const { return text; }
-
-  char text[48];
-};
 
 /// Why a call failed. Functions that may fail get one and return false once it is set.
 class Failure {

@@ -30,8 +30,8 @@ bool read_network(const TensorFile& file, network::Network& network, Failure& fa
   const auto find = [&](const std::string& name) -> std::optional<network::StoredTensor> {
     const std::optional<std::size_t> found = file.find(name);
     if (!found) return std::nullopt;
-    const Tensor& tensor = file.tensors()[*found];
-    return network::StoredTensor{tensor.type, tensor.shape, std::as_bytes(std::span(file.bytes(tensor)))};
+    const TensorInfo& tensor = file.tensors()[*found];
+    return network::StoredTensor{to_string(tensor.dtype), tensor.shape, std::as_bytes(std::span(file.bytes(tensor)))};
   };
   return require_ok(network::read_network(*file.network(), find, network), failure);
 }

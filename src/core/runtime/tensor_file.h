@@ -5,19 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files/safetensors_header.h"
 #include "penstock/types.h"
 #include "runtime/buffer.h"
 #include "runtime/failure.h"
 
 namespace penstock::runtime {
 
-/// A tensor of a file.
-struct Tensor {
-  std::string name;
-  std::string_view type = {};  ///< "F32"
-  std::vector<Index> shape;
-  Index begin = 0, end = 0;  ///< data_offsets
-};
+using safetensors::DType;
+using safetensors::TensorInfo;
 
 /// A safetensors file with a model of Penstock, checked as the full library checks it: form, layout, checksum.
 class TensorFile {
@@ -33,31 +29,29 @@ class TensorFile {
   const std::string* network() const { return network_ ? &*network_ : nullptr; }
   bool has_checksum() const { return has_checksum_; }
   std::uint64_t checksum() const { return checksum_; }
-  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
 
   /// Returns the values of a tensor of floats with this shape; null after a failure.
   const float* floats(std::string_view name, const std::vector<Index>& shape, Failure& failure) const;
   /// Returns the values of a matrix of int8 with this shape; null after a failure.
   const std::int8_t* int8(std::string_view name, const std::vector<Index>& shape, Failure& failure) const;
   std::optional<std::size_t> find(std::string_view name) const;
-  std::string_view bytes(const Tensor& tensor) const {
-    return data_.substr(static_cast<std::size_t>(tensor.begin), static_cast<std::size_t>(tensor.end - tensor.begin));
+  std::string_view bytes(const TensorInfo& tensor) const {
+    return data_.substr(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.bytes));
   }
 
  private:
   /// Returns the values of a tensor of this type and shape; null after a failure.
-  const char* values(std::string_view name, std::string_view type, const std::vector<Index>& shape, Index element,
-                     Failure& failure) const;
+  const char* values(std::string_view name, DType dtype, const std::vector<Index>& shape, Failure& failure) const;
   bool parse(Failure& failure);
-  bool parse_header(std::string_view header, Failure& failure);
-  bool check_layout(Failure& failure);
+  void take_metadata(const std::string& key, std::string& text);
   bool check_sum(std::string_view header, Failure& failure);
   bool align(Failure& failure);
 
   Buffer own_;
   std::string_view content_;
   std::string_view data_;
-  std::vector<Tensor> tensors_;  // sorted by name
+  std::vector<TensorInfo> tensors_;  // sorted by name
   std::optional<std::string> description_, network_, carried_;
   bool says_checked_ = false, has_checksum_ = false;
   std::uint64_t checksum_ = 0;

@@ -1,0 +1,232 @@
+#include "base/files/safetensors_header.h"
+
+#include <algorithm>
+#include <bit>
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <tuple>
+
+#include "base/json_reader.h"
+#include "base/quoted.h"
+
+namespace penstock::safetensors {
+
+static_assert(std::endian::native == std::endian::little, "values are used as they are, and files are little-endian");
+
+namespace {
+
+struct DTypeEntry {
+  std::string_view name;
+  Index size;
+};
+constexpr DTypeEntry dtypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"U16", 2}, {"I16", 2}, {"F16", 2}, {"BF16", 2},
+                                 {"U32", 4},  {"I32", 4}, {"F32", 4}, {"U64", 8}, {"I64", 8}, {"F64", 8}};
+constexpr std::size_t most_dimensions = 64;  // more than any framework knows; keeps a hostile list short
+
+class HeaderReader {
+ public:
+  HeaderReader(std::string_view json, Header& header) : text_(json), json_(json, "the header"), header_(header) {}
+
+  std::string read(std::size_t data_bytes) {
+    if (!text_.starts_with('{')) {
+      fail("the header is not a JSON object");
+    } else if (!read_fields() || !json_.finish()) {
+      fail("%s", json_.problem().c_str());
+    } else if (check_layout(static_cast<Index>(data_bytes))) {
+      check_names();
+    }
+    return std::move(problem_);
+  }
+
+ private:
+  /// Keeps the first problem. Returns false.
+  [[gnu::format(printf, 2, 3)]] bool fail(const char* format, ...) {
+    if (!problem_.empty()) return false;
+    char text[400];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    problem_ = text;
+    return false;
+  }
+
+  bool read_fields() {
+    bool has_metadata = false;
+    return json_.object([&](std::string_view name) {
+      if (name != "__metadata__") return read_tensor(name);
+      return once(has_metadata, "\"__metadata__\" appears twice in the header%s", "") && read_metadata();
+    });
+  }
+
+  bool read_metadata() {
+    const bool read = json_.object([&](std::string_view key) {
+      auto& [name, value] = header_.metadata.emplace_back(key, std::string());
+      return json_.string(value) || fail("__metadata__: %s must be a string", Quoted(name).c_str());
+    });
+    return read || fail("__metadata__ must be an object of strings");
+  }
+
+  bool once(bool& seen, const char* format, const char* name) {
+    return !std::exchange(seen, true) || fail(format, name);
+  }
+
+  bool read_tensor(std::string_view name) {
+    TensorInfo& tensor = header_.tensors.emplace_back();
+    tensor.name = name;
+    const Quoted quoted(name);
+    bool has_dtype = false, has_shape = false, has_offsets = false;
+    const bool read = json_.object([&](std::string_view field) {
+      if (field == "dtype") {
+        return once(has_dtype, "tensor %s: dtype appears twice", quoted.c_str()) && read_dtype(quoted, tensor);
+      }
+      if (field == "shape") {
+        return once(has_shape, "tensor %s: shape appears twice", quoted.c_str()) &&
+               (read_list(most_dimensions, tensor.shape) ||
+                fail("tensor %s: shape must be a list of at most 64 whole numbers", quoted.c_str()));
+      }
+      if (field == "data_offsets") {
+        return once(has_offsets, "tensor %s: data_offsets appears twice", quoted.c_str()) &&
+               read_offsets(quoted, tensor);
+      }
+      return fail("tensor %s: unknown field %s", quoted.c_str(), Quoted(field).c_str());
+    });
+    if (!read) return fail("tensor %s: must be an object with dtype, shape and data_offsets", quoted.c_str());
+    if (!has_dtype || !has_shape || !has_offsets) {
+      const char* const missing = !has_dtype ? "dtype" : !has_shape ? "shape" : "data_offsets";
+      return fail("tensor %s: no %s", quoted.c_str(), missing);
+    }
+    return check_bytes(quoted, tensor);
+  }
+
+  bool read_list(std::size_t most, std::vector<Index>& list) {
+    return json_.array([&] { return list.size() < most && json_.integer(list.emplace_back()) && list.back() >= 0; });
+  }
+
+  bool read_dtype(const Quoted& tensor_name, TensorInfo& tensor) {
+    std::string type;
+    if (!json_.string(type)) return fail("tensor %s: dtype must be a string", tensor_name.c_str());
+    const auto* const found = std::ranges::find(dtypes, type, &DTypeEntry::name);
+    tensor.dtype = static_cast<DType>(found - dtypes);
+    if (found != std::end(dtypes)) return true;
+    std::string known;
+    for (const DTypeEntry& entry : dtypes) known.append(known.empty() ? "" : ", ").append(entry.name);
+    return fail("tensor %s: dtype %s is none of %s", tensor_name.c_str(), Quoted(type).c_str(), known.c_str());
+  }
+
+  bool read_offsets(const Quoted& tensor_name, TensorInfo& tensor) {
+    std::vector<Index> offsets;
+    if (!read_list(2, offsets) || offsets.size() != 2) {
+      return fail("tensor %s: data_offsets must be two whole numbers", tensor_name.c_str());
+    }
+    tensor.offset = offsets[0];
+    tensor.bytes = offsets[1] - offsets[0];
+    return tensor.bytes >= 0 || fail("tensor %s: data_offsets [%" PRId64 ", %" PRId64 "] end before they begin",
+                                     tensor_name.c_str(), offsets[0], offsets[1]);
+  }
+
+  bool check_bytes(const Quoted& name, const TensorInfo& tensor) {
+    const Index count = count_of(tensor.shape);
+    const std::string shape = text_of(tensor.shape);
+    if (count < 0) return fail("tensor %s: shape [%s] is too large", name.c_str(), shape.c_str());
+    const Index bytes = count * size_of(tensor.dtype);
+    return bytes == tensor.bytes ||
+           fail("tensor %s: %s [%s] takes %" PRId64 " bytes, but its data_offsets span %" PRId64, name.c_str(),
+                to_string(tensor.dtype).data(), shape.c_str(), bytes, tensor.bytes);
+  }
+
+  /// Puts the tensors into the order of their data, which they must cover without gap or overlap.
+  bool check_layout(Index size) {
+    std::ranges::stable_sort(header_.tensors, {},
+                             [](const TensorInfo& tensor) { return std::tie(tensor.offset, tensor.bytes); });
+    Index covered = 0;
+    const TensorInfo* previous = nullptr;
+    for (const TensorInfo& tensor : header_.tensors) {
+      const Quoted name(tensor.name);
+      if (tensor.offset > size || tensor.bytes > size - tensor.offset) {
+        return fail("tensor %s: data_offsets [%" PRId64 ", %" PRId64 "] reach beyond the %" PRId64
+                    " bytes of data in the file",
+                    name.c_str(), tensor.offset, tensor.offset + tensor.bytes, size);
+      }
+      if (tensor.offset < covered) {
+        return fail("tensor %s overlaps tensor %s", name.c_str(), Quoted(previous->name).c_str());
+      }
+      const Index gap = tensor.offset - covered;
+      if (gap > 0) {
+        return fail("%" PRId64 " byte%s before tensor %s belonging to no tensor", gap, gap == 1 ? "" : "s",
+                    name.c_str());
+      }
+      covered = tensor.offset + tensor.bytes;
+      previous = &tensor;
+    }
+    const Index left = size - covered;
+    return left == 0 ||
+           fail("%" PRId64 " byte%s after the last tensor belonging to no tensor", left, left == 1 ? "" : "s");
+  }
+
+  bool check_names() {
+    std::vector<std::string_view> names;
+    for (const TensorInfo& tensor : header_.tensors) names.emplace_back(tensor.name);
+    std::ranges::sort(names);
+    const auto tensor = std::ranges::adjacent_find(names);
+    if (tensor != names.end()) return fail("%s appears twice in the header", Quoted(*tensor).c_str());
+    std::ranges::sort(header_.metadata);
+    const auto entry = std::ranges::adjacent_find(header_.metadata, {}, [](const auto& pair) { return pair.first; });
+    return entry == header_.metadata.end() || fail("__metadata__: %s appears twice", Quoted(entry->first).c_str());
+  }
+
+  std::string_view text_;
+  JsonReader json_;
+  Header& header_;
+  std::string problem_;
+};
+
+}  // namespace
+
+Index size_of(DType dtype) { return dtypes[static_cast<std::size_t>(dtype)].size; }
+
+std::string_view to_string(DType dtype) { return dtypes[static_cast<std::size_t>(dtype)].name; }
+
+Index count_of(const std::vector<Index>& shape) {
+  constexpr Index most = Index{1} << 59;  // of values of 8 bytes
+  Index count = 1;
+  for (const Index extent : shape) {
+    if (extent < 0 || (extent > 0 && count > most / extent)) return -1;
+    count *= extent;
+  }
+  return count;
+}
+
+std::string text_of(const std::vector<Index>& shape) {
+  std::string text;
+  for (const Index extent : shape) {
+    char number[24];
+    std::snprintf(number, sizeof(number), "%s%" PRId64, text.empty() ? "" : ", ", extent);
+    text += number;
+    if (text.size() > 100) return text + " ...";
+  }
+  return text;
+}
+
+std::string read_header(std::string_view file, Header& header) {
+  if (file.size() < length_bytes) {
+    return "no safetensors file: " + std::to_string(file.size()) + " bytes are too few for a header";
+  }
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), length_bytes);
+  if (length > longest_header) {
+    return "no safetensors file, which is what a model is kept in: it does not begin with the length of a header";
+  }
+  const std::size_t rest = file.size() - length_bytes;
+  if (length > rest) {
+    return "no safetensors file, or a truncated one: its header would be " + std::to_string(length) +
+           " bytes long, the file has " + std::to_string(file.size());
+  }
+  header.length = static_cast<std::size_t>(length);
+  return HeaderReader(file.substr(length_bytes, header.length), header).read(rest - header.length);
+}
+
+}  // namespace penstock::safetensors
