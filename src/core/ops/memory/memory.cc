@@ -10,6 +10,7 @@
 #include "backend/cuda/driver/staging.h"
 #include "base/check.h"
 #include "base/free_memory.h"
+#include "ops/memory/cuda_queue.h"
 
 namespace penstock::ops {
 
@@ -31,12 +32,6 @@ void* host_memory(std::size_t bytes) {
 }
 
 }  // namespace
-
-/// The stream, behind a type that headers need not know.
-struct Queue::Cuda {
-  explicit Cuda(int index) : stream(cuda::Device::get(index)) {}
-  cuda::Stream stream;
-};
 
 Queue::Queue(Device device) : device_(device) {
   if (device.is_cuda()) {

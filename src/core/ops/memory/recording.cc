@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backend/cuda/driver/graph.h"
+#include "ops/memory/cuda_queue.h"
 
 namespace penstock::ops {
 
