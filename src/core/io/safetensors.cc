@@ -4,6 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -70,8 +71,13 @@ SafetensorsFile SafetensorsFile::parse(std::string content, std::string source) 
   const std::string problem = safetensors::read_header(file.content_, header);
   if (!problem.empty()) fail(ErrorCode::bad_input, "{}: {}", file.source_, problem);
   file.data_begin_ = length_bytes + header.length;
-  file.metadata_ = Metadata(header.metadata.begin(), header.metadata.end());
+  for (auto& [key, text] : header.metadata) {
+    const auto [entry, is_new] = file.metadata_.emplace(std::move(key), std::move(text));
+    if (!is_new)
+      fail(ErrorCode::bad_input, "{}: __metadata__: {} appears twice", file.source_, in_quotes(entry->first));
+  }
   file.tensors_ = std::move(header.tensors);
+  std::ranges::sort(file.tensors_, {}, [](const TensorInfo& tensor) { return std::tie(tensor.offset, tensor.bytes); });
   file.check_sum(header.length);
   for (std::size_t i = 0; i < file.tensors_.size(); ++i) file.by_name_[file.tensors_[i].name] = i;
   return file;

@@ -59,18 +59,20 @@ bool TensorFile::parse(Failure& failure) {
   safetensors::Header header;
   const std::string problem = safetensors::read_header(content_, header);
   if (!problem.empty()) return failure.in_file(PENSTOCK_BAD_INPUT, "%s", problem.c_str());
-  for (auto& [key, text] : header.metadata) take_metadata(key, text);
+  for (auto& [key, text] : header.metadata) {
+    auto* const kept = key == kDescription ? &description_
+                       : key == kNetwork   ? &network_
+                       : key == kChecksum  ? &carried_
+                                           : nullptr;
+    if (kept != nullptr && kept->has_value()) {
+      return failure.in_file(PENSTOCK_BAD_INPUT, "__metadata__: %s appears twice", Quoted(key).c_str());
+    }
+    if (kept != nullptr) *kept = std::move(text);
+    says_checked_ = says_checked_ || key == kChecked;
+  }
   tensors_ = std::move(header.tensors);
-  std::ranges::sort(tensors_, {}, &TensorInfo::name);
   data_ = content_.substr(safetensors::length_bytes + header.length);
   return check_sum(content_.substr(safetensors::length_bytes, header.length), failure) && align(failure);
-}
-
-void TensorFile::take_metadata(const std::string& key, std::string& text) {
-  if (key == kDescription) description_ = std::move(text);
-  if (key == kNetwork) network_ = std::move(text);
-  if (key == kChecksum) carried_ = std::move(text);
-  says_checked_ = says_checked_ || key == kChecked;
 }
 
 bool TensorFile::check_sum(std::string_view header, Failure& failure) {

@@ -44,7 +44,6 @@ class TensorFile {
   /// Returns the values of a tensor of this type and shape; null after a failure.
   const char* values(std::string_view name, DType dtype, const std::vector<Index>& shape, Failure& failure) const;
   bool parse(Failure& failure);
-  void take_metadata(const std::string& key, std::string& text);
   bool check_sum(std::string_view header, Failure& failure);
   bool align(Failure& failure);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 #include <tuple>
+#include <utility>
 
 #include "base/json_reader.h"
 #include "base/quoted.h"
@@ -24,6 +25,7 @@ struct DTypeEntry {
 };
 constexpr DTypeEntry dtypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"U16", 2}, {"I16", 2}, {"F16", 2}, {"BF16", 2},
                                  {"U32", 4},  {"I32", 4}, {"F32", 4}, {"U64", 8}, {"I64", 8}, {"F64", 8}};
+constexpr const char* fields[] = {"dtype", "shape", "data_offsets"};
 constexpr std::size_t most_dimensions = 64;  // more than any framework knows; keeps a hostile list short
 
 class HeaderReader {
@@ -58,52 +60,46 @@ class HeaderReader {
     bool has_metadata = false;
     return json_.object([&](std::string_view name) {
       if (name != "__metadata__") return read_tensor(name);
-      return once(has_metadata, "\"__metadata__\" appears twice in the header%s", "") && read_metadata();
+      if (std::exchange(has_metadata, true)) return fail("\"__metadata__\" appears twice in the header");
+      return read_metadata();
     });
   }
 
   bool read_metadata() {
     const bool read = json_.object([&](std::string_view key) {
-      auto& [name, value] = header_.metadata.emplace_back(key, std::string());
-      return json_.string(value) || fail("__metadata__: %s must be a string", Quoted(name).c_str());
+      auto& [name, value] = header_.metadata.emplace_back();
+      name = key;
+      return json_.string(value) || fail("__metadata__: %s must be a string", Quoted(key).c_str());
     });
     return read || fail("__metadata__ must be an object of strings");
-  }
-
-  bool once(bool& seen, const char* format, const char* name) {
-    return !std::exchange(seen, true) || fail(format, name);
   }
 
   bool read_tensor(std::string_view name) {
     TensorInfo& tensor = header_.tensors.emplace_back();
     tensor.name = name;
     const Quoted quoted(name);
-    bool has_dtype = false, has_shape = false, has_offsets = false;
+    bool seen[3] = {};
     const bool read = json_.object([&](std::string_view field) {
-      if (field == "dtype") {
-        return once(has_dtype, "tensor %s: dtype appears twice", quoted.c_str()) && read_dtype(quoted, tensor);
-      }
-      if (field == "shape") {
-        return once(has_shape, "tensor %s: shape appears twice", quoted.c_str()) &&
-               (read_list(most_dimensions, tensor.shape) ||
-                fail("tensor %s: shape must be a list of at most 64 whole numbers", quoted.c_str()));
-      }
-      if (field == "data_offsets") {
-        return once(has_offsets, "tensor %s: data_offsets appears twice", quoted.c_str()) &&
-               read_offsets(quoted, tensor);
-      }
-      return fail("tensor %s: unknown field %s", quoted.c_str(), Quoted(field).c_str());
+      const auto which = std::ranges::find(fields, field) - fields;
+      if (which == 3) return fail("tensor %s: unknown field %s", quoted.c_str(), Quoted(field).c_str());
+      if (std::exchange(seen[which], true)) return fail("tensor %s: %s appears twice", quoted.c_str(), fields[which]);
+      return which == 0   ? read_dtype(quoted, tensor)
+             : which == 1 ? read_shape(quoted, tensor)
+                          : read_offsets(quoted, tensor);
     });
     if (!read) return fail("tensor %s: must be an object with dtype, shape and data_offsets", quoted.c_str());
-    if (!has_dtype || !has_shape || !has_offsets) {
-      const char* const missing = !has_dtype ? "dtype" : !has_shape ? "shape" : "data_offsets";
-      return fail("tensor %s: no %s", quoted.c_str(), missing);
-    }
+    const auto missing = std::ranges::find(seen, false) - seen;
+    if (missing != 3) return fail("tensor %s: no %s", quoted.c_str(), fields[missing]);
     return check_bytes(quoted, tensor);
   }
 
   bool read_list(std::size_t most, std::vector<Index>& list) {
     return json_.array([&] { return list.size() < most && json_.integer(list.emplace_back()) && list.back() >= 0; });
+  }
+
+  bool read_shape(const Quoted& tensor_name, TensorInfo& tensor) {
+    return read_list(most_dimensions, tensor.shape) ||
+           fail("tensor %s: shape must be a list of at most 64 whole numbers", tensor_name.c_str());
   }
 
   bool read_dtype(const Quoted& tensor_name, TensorInfo& tensor) {
@@ -112,9 +108,8 @@ class HeaderReader {
     const auto* const found = std::ranges::find(dtypes, type, &DTypeEntry::name);
     tensor.dtype = static_cast<DType>(found - dtypes);
     if (found != std::end(dtypes)) return true;
-    std::string known;
-    for (const DTypeEntry& entry : dtypes) known.append(known.empty() ? "" : ", ").append(entry.name);
-    return fail("tensor %s: dtype %s is none of %s", tensor_name.c_str(), Quoted(type).c_str(), known.c_str());
+    return fail("tensor %s: dtype %s is none of BOOL, U8, I8, U16, I16, F16, BF16, U32, I32, F32, U64, I64, F64",
+                tensor_name.c_str(), Quoted(type).c_str());
   }
 
   bool read_offsets(const Quoted& tensor_name, TensorInfo& tensor) {
@@ -140,8 +135,9 @@ class HeaderReader {
 
   /// Puts the tensors into the order of their data, which they must cover without gap or overlap.
   bool check_layout(Index size) {
-    std::ranges::stable_sort(header_.tensors, {},
-                             [](const TensorInfo& tensor) { return std::tie(tensor.offset, tensor.bytes); });
+    sort([](const TensorInfo* a, const TensorInfo* b) {
+      return std::tie(a->offset, a->bytes, a->name) < std::tie(b->offset, b->bytes, b->name);
+    });
     Index covered = 0;
     const TensorInfo* previous = nullptr;
     for (const TensorInfo& tensor : header_.tensors) {
@@ -168,14 +164,21 @@ class HeaderReader {
   }
 
   bool check_names() {
-    std::vector<std::string_view> names;
-    for (const TensorInfo& tensor : header_.tensors) names.emplace_back(tensor.name);
-    std::ranges::sort(names);
-    const auto tensor = std::ranges::adjacent_find(names);
-    if (tensor != names.end()) return fail("%s appears twice in the header", Quoted(*tensor).c_str());
-    std::ranges::sort(header_.metadata);
-    const auto entry = std::ranges::adjacent_find(header_.metadata, {}, [](const auto& pair) { return pair.first; });
-    return entry == header_.metadata.end() || fail("__metadata__: %s appears twice", Quoted(entry->first).c_str());
+    sort([](const TensorInfo* a, const TensorInfo* b) { return a->name < b->name; });
+    const auto twice = std::ranges::adjacent_find(header_.tensors, {}, &TensorInfo::name);
+    return twice == header_.tensors.end() || fail("%s appears twice in the header", Quoted(twice->name).c_str());
+  }
+
+  /// Sorts pointers, and by a pointer to a function: small programs then have one short sort.
+  void sort(bool (*is_before)(const TensorInfo*, const TensorInfo*)) {
+    std::vector<TensorInfo*> order;
+    order.reserve(header_.tensors.size());
+    for (TensorInfo& tensor : header_.tensors) order.push_back(&tensor);
+    std::sort(order.begin(), order.end(), is_before);
+    std::vector<TensorInfo> sorted;
+    sorted.reserve(order.size());
+    for (TensorInfo* tensor : order) sorted.push_back(std::move(*tensor));
+    header_.tensors.swap(sorted);
   }
 
   std::string_view text_;

@@ -32,16 +32,18 @@ struct TensorInfo {
 
 /// Content of a header.
 struct Header {
-  std::size_t length = 0;                                     ///< Bytes of the JSON.
-  std::vector<std::pair<std::string, std::string>> metadata;  ///< In the order of their names.
-  std::vector<TensorInfo> tensors;                            ///< In the order of their data.
+  std::size_t length = 0;  ///< Bytes of the JSON.
+  /// In the order of the file. A name may be there twice.
+  std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<TensorInfo> tensors;  ///< In the order of their names.
 };
 
 constexpr std::size_t length_bytes = 8;
 constexpr std::uint64_t longest_header = 100'000'000;  // the format's own limit
 
-/// Reads the header of a file that nobody has vetted, and checks it: types, names that are there once, bytes that match
-/// type and shape, and data covered by tensors without gap or overlap. Returns what is wrong; empty if nothing is.
+/// Reads the header of a file that nobody has vetted, and checks it: types, names of tensors that are there once, bytes
+/// that match type and shape, and data covered by tensors without gap or overlap. Returns what is wrong; empty if
+/// nothing is.
 std::string read_header(std::string_view file, Header& header);
 
 /// Returns the number of values of a shape; -1 if an extent is negative or their bytes would exceed 2^62.
