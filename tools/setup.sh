@@ -18,7 +18,7 @@ case "$purpose" in
   build) ;;
   test | portable)
     # libomp-dev: clang-tidy reads our OpenMP code and wants clang's <omp.h>. lld links the tests, where it is there.
-    packages+=(libgtest-dev libgmock-dev libsndfile1 clang-format clang-tidy libomp-dev lld git python3 python3-venv)
+    packages+=(libgtest-dev libgmock-dev libsndfile1 clang-format clang-tidy libomp-dev lld git python3 python3-venv lv2-dev lilv-utils)
     tools+=(clang-format clang-tidy git python3)
     modules+=$'\nfind_package(GTest REQUIRED)'
     if [[ $purpose == portable ]]; then
