@@ -8,9 +8,9 @@
 //   Abs(x); Clamp(x, low, high), which passes NaN on; Round(x) to the nearest integer;
 //   Pow2(n) = 2^n for integer-valued n in -126..127;
 //   SelectPositive(x, a, b) = x >= 0 ? a : b; SelectZero(x, a, b) = x == 0 ? a : b.
-// A V with faster instructions may overload PowerOfTwo, NearlyMinusLogs, Quotient, Exp and ExpAndSum, or, as the vectors
-// for bf16 of backend/cpu/vec.inl, Sigmoid and Tanh. A V of another kind, such as dual numbers, overloads Exp, Tanh,
-// Sigmoid and Softplus.
+// A V with faster instructions may overload PowerOfTwo, NearlyMinusLogs, Quotient, Exp and ExpAndSum, or, as the
+// vectors for bf16 of backend/cpu/vec.inl, Sigmoid and Tanh. A V of another kind, such as dual numbers, overloads Exp,
+// Tanh, Sigmoid and Softplus.
 
 #ifndef PENSTOCK_CELL
 #define PENSTOCK_CELL inline __attribute__((always_inline))
