@@ -68,7 +68,7 @@ int main(int count, char** arguments) {
     filled = 0;
     if (penstock_session_step(session, inputs, info.inputs, outputs, info.outputs, &error) != PENSTOCK_OK)
       return fail(&error);
-    for (i = 0; i < info.outputs; ++i) printf("%s%.6g", i > 0 ? " " : "", outputs[i]);
+    for (i = 0; i < info.outputs; ++i) printf("%s%.9g", i > 0 ? " " : "", outputs[i]);
     printf("\n");
   }
   free(inputs), free(outputs);

@@ -41,7 +41,7 @@ static void print_answer(const penstock_model* model, const penstock_model_info*
     double value = outputs[i];
     if (info->task == PENSTOCK_FORECAST && penstock_model_get_target(model, i % info->targets, &target, NULL) == PENSTOCK_OK)
       value = raw(&target, outputs[i]);
-    printf("%s%.6g", i > 0 ? " " : "", value);
+    printf("%s%.9g", i > 0 ? " " : "", value);
   }
   printf("\n");
 }

@@ -242,7 +242,7 @@ Status Builder::prepare(const Operator& op, const Node& node, Numbers& items) {
   if (is_new || !preparation.step.packed.share(first->second)) {
     packed_bytes_ += preparation.step.packed.size() * sizeof(float);
   }
-  if (packed_bytes_ > kMostPackedBytes) {
+  if (std::uint64_t{packed_bytes_} > kMostPackedBytes) {
     return Status::unsupported("all weights together, those of each round of a loop included, take more than 4 GiB");
   }
   emit(preparation, reads, writes);
