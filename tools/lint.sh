@@ -38,7 +38,7 @@ if codespell=$(find_or_say codespell 'build/venv has it' 'the spelling was not c
 fi
 if hadolint=$(find_or_say hadolint 'build/venv has it' 'the Dockerfile was not checked'); then
   echo 'lint: hadolint'
-  "$hadolint" Dockerfile
+  git ls-files '*Dockerfile' | xargs "$hadolint"
 fi
 if zizmor=$(find_or_say zizmor 'build/venv has it' 'the security of the workflows was not checked'); then
   echo 'lint: zizmor'

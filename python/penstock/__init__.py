@@ -113,8 +113,8 @@ __version__ = system_info()["version"]
 
 # Modules and names that are imported on first use: a program that only runs models needs none of them.
 _MODULES = (
-    "csp", "datasets", "equations", "interchange", "jax", "networks", "quantization", "reference", "rl", "torch",
-    "training", "variants",
+    "csp", "datasets", "equations", "interchange", "jax", "networks", "quantization", "reference", "rl", "serve",
+    "torch", "training", "variants",
 )
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),

@@ -19,6 +19,7 @@ MODULES = ["penstock", *(f"penstock.{name}" for name in ("csp", "cuda", "dataset
 # Arguments of an example; several, if it runs several times. Without them some would take minutes.
 ARGUMENTS = {
     "write_text.py": [["README.md", "1"]],
+    "client.py": [["--help"]],  # test_serve_ray.py runs it
     "ray_train.py": [["README.md", "model.safetensors", "--steps", "3", "--device", "cpu"]],
     "ppo_memory.py": [["cartpole", "--updates", "2"], ["repeat", "--updates", "2", "--layer", "MinGRU"]],
 }
@@ -31,7 +32,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("example, arguments", EXAMPLES)
 def test_example(example, arguments, tmp_path):
-    for package in re.findall(r"^(?:import|from) (torch|sklearn|optuna|matplotlib|ray)\b", example.read_text(), re.M):
+    for package in re.findall(r"^(?:import|from) (torch|sklearn|optuna|matplotlib|ray|websockets)\b", example.read_text(), re.M):
         pytest.importorskip(package, reason=f"{package} is not installed")
     if "README.md" in arguments:
         (tmp_path / "README.md").write_bytes((ROOT / "README.md").read_bytes())

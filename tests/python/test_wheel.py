@@ -89,6 +89,7 @@ def test_its_metadata_name_what_else_it_can_use(wheel):
         "cuda": {"nvidia-cuda-nvrtc", "nvidia-cublas"},
         "report": {"matplotlib"},
         "keras": {"h5py"},
+        "serve": {"ray[serve]"},
     }
     assert set(metadata.get_all("Provides-Extra")) == set(asked) - {None}
     assert metadata["Requires-Python"] == ">=3.10"
