@@ -61,7 +61,7 @@ typedef struct penstock_model_info {
   uint32_t outputs;     /* Values that a step returns; elements of all outputs of a network. */
   uint32_t targets;     /* Forecasts: columns that are forecast; else 0. */
   uint32_t horizon;     /* Forecasts: steps ahead; else 0. */
-  uint32_t sample_rate; /* Samples per second of sound; 0: the model is of something else. */
+  uint32_t sample_rate; /* Samples per second of sound; 0: unknown, or of something else. */
   uint32_t reserved;
   uint64_t parameters;
   size_t state_size;    /* Floats of a session's state; 0 if it has values of other types. */

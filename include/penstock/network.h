@@ -12,7 +12,8 @@
 
 #include "penstock/types.h"
 
-/// Published models: networks of any structure, read from ONNX files, run whole or as a stream with their state inside.
+/// Published models: networks of any structure, read from the files of other programs, run whole or as a stream with
+/// their state inside.
 ///
 ///     const penstock::Network vad = penstock::Network::import_onnx("silero_vad.onnx", {.fixed = {{"sr", {16000}}}});
 ///     penstock::NetworkSession session(vad, {{"input", {1, 576}}});
@@ -89,6 +90,14 @@ class Network {
   /// Reads an ONNX file from memory. `source` names it in messages.
   static Network import_onnx(std::span<const std::byte> file, const NetworkImport& options = {},
                              const std::string& source = "the model");
+  /// Reads a model of an amplifier or effect as a stream of samples, "input" [batch, time, I] to "output"
+  /// [batch, time, O]: JSON of RTNeural, with the extensions of AIDA-X; of GuitarML (SimpleRNN of
+  /// Automated-GuitarAmpModelling); or an LSTM of Neural Amp Modeler (.nam). Initial states of a .nam fix the batch to
+  /// 1. Throws Error: io_failure if the file cannot be read; bad_input if it is damaged; unsupported, with layer and
+  /// reason, for what networks here do not have; incompatible for other JSON.
+  static Network import_audio(const std::string& path);
+  /// Reads such a model from memory. `source` names it in messages.
+  static Network import_audio(std::span<const std::byte> file, const std::string& source = "the model");
   /// Reads a file that save() wrote. Throws Error: io_failure; incompatible if the file holds no network; bad_input
   /// that names the place if it is damaged.
   static Network load(const std::string& path);
@@ -105,6 +114,8 @@ class Network {
   const std::vector<NetworkState>& states() const;
   /// Operators and how many nodes have each, those of bodies included.
   std::map<std::string, Index> operators() const;
+  /// Samples per second of a stream of sound; 0: the imported file did not say.
+  double sample_rate() const;
   /// Number of values in all constants.
   Index parameters() const;
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # names that __getattr__() below imports on first use
     from . import csp, datasets, equations, interchange, networks, quantization, reference, training, variants
     from .equations import CustomCell, cell, load_cell
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
-    from .networks import Network, NetworkSession, import_onnx
+    from .networks import Network, NetworkSession, import_audio, import_onnx
     from .quantization import quantize
     from .training import Evaluation, Progress, TrainResult, evaluate, train
 
@@ -83,6 +83,7 @@ __all__ = [
     "cuda",
     "equations",
     "evaluate",
+    "import_audio",
     "import_onnx",
     "load_cell",
     "log_scan",
@@ -119,7 +120,7 @@ _MODULES = (
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
     "equations": ("CustomCell", "cell", "load_cell"),
-    "networks": ("Network", "NetworkSession", "import_onnx"),
+    "networks": ("Network", "NetworkSession", "import_audio", "import_onnx"),
     "quantization": ("quantize",),
     "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),
 }

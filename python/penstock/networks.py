@@ -1,4 +1,4 @@
-"""Published models: networks of any structure, read from ONNX files, with their state inside.
+"""Published models: networks of any structure, read from files of other programs, with their state inside.
 
 >>> import numpy as np, penstock
 >>> vad = penstock.import_onnx("silero_vad.onnx", fixed={"sr": 16000})     # doctest: +SKIP
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Inputs = Union[ArrayLike, Mapping[str, ArrayLike]]
 
-__all__ = ["Network", "NetworkSession", "NetworkTensor", "import_onnx"]
+__all__ = ["Network", "NetworkSession", "NetworkTensor", "import_audio", "import_onnx"]
 
 _TYPES = {"f32": "float32", "f64": "float64", "i8": "int8", "u8": "uint8", "i32": "int32", "i64": "int64", "bool": "bool"}
 
@@ -47,7 +47,7 @@ def _tensors(tuples: Sequence[tuple[str, str, list[int], list[str]]]) -> list[Ne
 class Network:
     """A network of any structure. Immutable; sessions share its weights.
 
-    :func:`import_onnx` makes one of an ONNX file.
+    :func:`import_onnx` makes one of an ONNX file, :func:`import_audio` one of a model of an amplifier or effect.
 
     Args:
         path: A file of :meth:`save` or of ``penstock import``.
@@ -104,6 +104,11 @@ class Network:
     def operators(self) -> dict[str, int]:
         """Operators, and how many nodes have each."""
         return self._network.operators()
+
+    @property
+    def sample_rate(self) -> float:
+        """Samples per second of a stream of sound; 0: the imported file did not say."""
+        return self._network.sample_rate()
 
     @property
     def parameters(self) -> int:
@@ -171,6 +176,25 @@ def import_onnx(
     if isinstance(file, bytes):
         return Network._of(_core.Network.import_bytes(file, numbers, pairs, find_states, time))
     return Network._of(_core.Network.import_path(os.fspath(file), numbers, pairs, find_states, time))
+
+
+def import_audio(file: str | os.PathLike[str] | bytes) -> Network:
+    """Makes a stream of samples of a model of an amplifier or effect.
+
+    It reads JSON of RTNeural, with the extensions of AIDA-X; JSON of GuitarML (``SimpleRNN`` of
+    Automated-GuitarAmpModelling, as Proteus reads it); and LSTMs of Neural Amp Modeler (``.nam``). The input is
+    ``input`` ``[batch, time, channels]``, the output ``output``. A ``.nam`` with initial states has a batch of 1.
+
+    Args:
+        file: Path of the file, or its content.
+
+    Raises:
+        BadInput: The file is damaged.
+        Unsupported: The model has what Penstock has not; the message names layer and reason.
+        Incompatible: The file holds something else.
+        IoFailure: The file cannot be read.
+    """
+    return Network._of(_core.Network.import_audio(file if isinstance(file, bytes) else os.fspath(file)))
 
 
 class NetworkSession:

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,10 +49,23 @@ NetworkImport options_of(const ImportArguments& arguments) {
   return options;
 }
 
-int import_network(ImportArguments arguments) {
+/// Whether a file is JSON; no ONNX file begins with a brace.
+bool is_json(const std::string& path) {
+  char first = 0;
+  return std::ifstream(path, std::ios::binary) >> first && first == '{';
+}
+
+penstock::Network read_network(const CLI::App& app, const ImportArguments& arguments) {
+  if (!is_json(arguments.file)) return penstock::Network::import_onnx(arguments.file, options_of(arguments));
+  refuse_given(app, {"--set", "--state", "--stream", "--time"},
+               "is for ONNX files: a model of an amplifier or effect becomes a stream by itself");
+  return penstock::Network::import_audio(arguments.file);
+}
+
+int import_network(const CLI::App& app, ImportArguments arguments) {
   require_given(arguments.file, "FILE");
   arguments.output = resolve_output(arguments.output, {{"FILE", arguments.file}}, ".safetensors", arguments.force);
-  const penstock::Network network = penstock::Network::import_onnx(arguments.file, options_of(arguments));
+  const penstock::Network network = read_network(app, arguments);
   network.save(arguments.output);
   if (arguments.json) {
     Json json = {{"output", arguments.output}};
@@ -64,10 +78,11 @@ int import_network(ImportArguments arguments) {
 }  // namespace
 
 Command add_import(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("import", "Make a network of a published ONNX model");
+  CLI::App* app = program.add_subcommand("import", "Make a network of a published model");
   auto arguments = std::make_shared<ImportArguments>();
   Options options(*app);
-  options.positional("FILE", arguments->file, "An ONNX model with operators of version 7 to 24");
+  options.positional("FILE", arguments->file,
+                     "An ONNX model, or an amplifier of RTNeural, GuitarML (.json) or NAM (.nam)");
   options.group("Files");
   options.add("-o,--output", arguments->output, "FILE", "File to write [FILE with the extension .safetensors]");
   options.flag("--force", arguments->force, "Overwrite an existing file");
@@ -84,11 +99,12 @@ Command add_import(CLI::App& program) {
       "  penstock import model.onnx --state past=present\n"
       "  penstock import denoiser.onnx --stream    # frames one at a time\n"
       "  penstock import model.onnx -o small.safetensors --force\n"
+      "  penstock import amplifier.nam    # or JSON of RTNeural or GuitarML\n"
       "  penstock info vad.safetensors\n"
       "\n"
       "C++ and Python run the network with its state inside: see\n"
       "docs/published_models.md.");
-  return {app, [arguments] { return import_network(*arguments); }};
+  return {app, [app, arguments] { return import_network(*app, *arguments); }};
 }
 
 }  // namespace penstock::cli

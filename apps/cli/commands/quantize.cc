@@ -163,15 +163,14 @@ int quantize_model(const CLI::App& app, QuantizeArguments arguments) {
   if (arguments.data == "-") {
     fail(ErrorCode::invalid_argument, "--data must be a file, not -: it is read once for each model that is scored");
   }
-  const bool is_network =
-      begins_as_model(arguments.model) && inspect_model_file(arguments.model).kind == ModelFile::Kind::network;
+  const bool network = is_network(arguments.model);
   std::optional<Model> loaded;
-  if (!is_network) loaded = load_model("quantize", arguments.model);
+  if (!network) loaded = load_model("quantize", arguments.model);
   arguments.output = resolve_output(arguments.output, {{"MODEL", arguments.model}, {"--data", arguments.data}},
                                     ".int8.safetensors", arguments.force);
-  refuse_group(app, is_network ? "Data" : "Imported networks",
-               is_network ? "a model of 'penstock train'" : "an imported network");
-  if (is_network) {
+  refuse_group(app, network ? "Data" : "Imported networks",
+               network ? "a model of 'penstock train'" : "an imported network");
+  if (network) {
     return quantize_network(
         {arguments.model, arguments.data, arguments.output, arguments.frames, arguments.options, arguments.json});
   }

@@ -9,9 +9,11 @@
 
 #include "answers/group_streams.h"
 #include "answers/input_findings.h"
+#include "answers/sound_stream.h"
 #include "answers/step_answers.h"
 #include "answers/stream_state.h"
 #include "commands/commands.h"
+#include "commands/stream_network.h"
 #include "options/data_options.h"
 #include "options/device_choice.h"
 #include "options/load_model.h"
@@ -241,7 +243,6 @@ class Stream {
                "replaced by the last value; --missing refuse ends the stream instead");
   }
 
-  /// A file at once, but sample by sample, as a device would: how long that takes says whether it would keep up.
   int answer_sound() {
     const Index rate = model_.data().sample_rate;
     if (rate == 0) {
@@ -250,42 +251,18 @@ class Stream {
            printable(arguments_.model), shell_word(arguments_.model), shell_word(arguments_.input));
     }
     require_given(arguments_.output, "OUT.wav");
-    const Sound in = read_sound(arguments_.input);
-    if (in.sample_rate != rate) {
-      fail(ErrorCode::bad_input, "{}: {} Hz, the model was trained at {} Hz", printable(arguments_.input),
-           in.sample_rate, rate);
-    }
+    SoundStream sound(arguments_.input, static_cast<double>(rate));
     if (state_) state_->restore(session_);
     const auto in_scale = static_cast<float>(model_.data().inputs[0].scale);
     const auto out_scale = static_cast<float>(model_.data().targets[0].scale);
-    Sound out{.sample_rate = rate, .samples = {}};
-    out.samples.reserve(in.samples.size());
-    const auto start = Latency::Clock::now();
-    for (const float sample : in.samples) {
-      if (interrupted()) return interrupted_status();
+    const bool done = sound.run(arguments_.output, [&](float sample) {
       const float value = sample / in_scale;
-      out.samples.push_back(out_scale * push(std::span(&value, 1))[0]);
-    }
-    const double taken = std::chrono::duration<double>(Latency::Clock::now() - start).count();
-    write_sound(arguments_.output, out);
+      return out_scale * push(std::span(&value, 1))[0];
+    });
+    if (!done) return interrupted_status();
     if (state_) state_->save(session_);
-    report_sound(out, taken);
+    sound.report(arguments_.target, arguments_.stats ? &latency_ : nullptr);
     return 0;
-  }
-
-  void report_sound(const Sound& out, double taken) {
-    const double lasts = static_cast<double>(out.samples.size()) / static_cast<double>(out.sample_rate);
-    std::string text = fmt::format("{}: {:.3f} s of sound in {:.3f} s, real-time factor {:.3f}\n",
-                                   printable(arguments_.output), lasts, taken, lasts > 0.0 ? taken / lasts : 0.0);
-    if (!arguments_.target.empty()) {
-      const SoundError error = compare_sounds(out, read_sound(arguments_.target));
-      text += fmt::format("error-to-signal ratio {}, of which DC {}\n", short_number(error.error_to_signal),
-                          short_number(error.dc));
-    }
-    if (arguments_.stats) text += latency_.summary() + "\n";
-    if (is_standard_output(arguments_.output)) return say(text);  // the sound went there
-    output_.write(text);
-    output_.flush();
   }
 
   /// One text a line, and its label.
@@ -338,7 +315,7 @@ Command add_stream(CLI::App& program) {
   CLI::App* app = program.add_subcommand("stream", "Answer each byte or row of standard input as it arrives");
   auto arguments = std::make_shared<StreamArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A trained model or a checkpoint");
+  options.positional("MODEL", arguments->model, "A trained model, a checkpoint, or an imported network of sound");
   options.positional("[IN.wav]", arguments->input, "Sound: the file to read instead of standard input");
   options.positional("[OUT.wav]", arguments->output, "Sound: the file to write");
   options.group("Options");
@@ -382,6 +359,11 @@ Command add_stream(CLI::App& program) {
               check_files({{"standard input", "-"}}, {{"standard output", "-"}}, true);
             }
             catch_interrupts();
+            if (is_network(arguments->model)) {
+              refuse_others(*app, {"--target", "--force", "--stats"}, "does not apply to imported networks");
+              return stream_network(
+                  {arguments->model, arguments->input, arguments->output, arguments->target, arguments->stats});
+            }
             return Stream(*app, *arguments).run();
           }};
 }

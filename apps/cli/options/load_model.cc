@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "penstock/error.h"
+#include "penstock/model_file.h"
 #include "terminal/units.h"
 
 namespace penstock::cli {
@@ -71,6 +72,10 @@ bool begins_as_model(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file.read(begin.data(), begin.size())) return false;
   return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
+}
+
+bool is_network(const std::string& path) {
+  return begins_as_model(path) && inspect_model_file(path).kind == ModelFile::Kind::network;
 }
 
 Model load_model(const std::string& command, const std::string& path, const std::vector<std::string>& others) {

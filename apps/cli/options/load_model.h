@@ -11,6 +11,9 @@ namespace penstock::cli {
 /// Returns whether a file begins like a model: with a length of at most 100 MB and a brace, as no text does.
 bool begins_as_model(const std::string& path);
 
+/// Returns whether a file is a network that 'penstock import' wrote.
+bool is_network(const std::string& path);
+
 /// Loads the first argument of a command. Throws Error(invalid_argument) with the command that was meant where it is no
 /// model: where one of `others`, the arguments behind it, is, or where it holds data; and for a model of token ids
 /// where the command reads bytes.

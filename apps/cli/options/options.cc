@@ -340,6 +340,12 @@ void refuse_given(const CLI::App& app, const std::vector<const char*>& options, 
   }
 }
 
+void refuse_others(const CLI::App& app, const std::vector<std::string>& options, std::string_view why) {
+  for (const std::string& option : option_names(app)) {
+    if (std::ranges::find(options, option) == options.end()) refuse_given(app, {option.c_str()}, why);
+  }
+}
+
 std::string help_text(const CLI::App& app) {
   constexpr std::size_t width = 80;
   std::string out;

@@ -151,6 +151,8 @@ void require_given(const std::string& value, const std::string& name);
 /// Throws Error(invalid_argument) "--cell is for a layer" about the first of these options that was given; `why` begins
 /// with a verb.
 void refuse_given(const CLI::App& app, const std::vector<const char*>& options, std::string_view why);
+/// The same for every option but these.
+void refuse_others(const CLI::App& app, const std::vector<std::string>& options, std::string_view why);
 
 /// ", did you mean 'x'?" for a name that is close to what was typed, or that people mean by it; empty if there is none.
 std::string suggestion(const std::string& text, const std::vector<std::string>& names);

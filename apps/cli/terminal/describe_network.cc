@@ -41,6 +41,7 @@ std::string network_text(const penstock::Network& network) {
         fmt::format("{}  {}, next {}", printable(each.input.name), type_text(each.input), printable(each.output)));
   }
   if (network.states().empty()) add_field(text, "state", "none");
+  if (network.sample_rate() > 0) add_field(text, "sound", fmt::format("{} Hz", network.sample_rate()));
   add_field(text, "parameters", with_commas(network.parameters()));
   std::vector<std::string> operators;
   for (const auto& [name, count] : network.operators())
@@ -62,11 +63,13 @@ Json network_json(const penstock::Network& network) {
     states.push_back(tensor(each.input));
     states.back()["next"] = each.output;
   }
-  return {{"inputs", inputs},
-          {"outputs", outputs},
-          {"states", states},
-          {"parameters", network.parameters()},
-          {"operators", network.operators()}};
+  Json json = {{"inputs", inputs},
+               {"outputs", outputs},
+               {"states", states},
+               {"parameters", network.parameters()},
+               {"operators", network.operators()}};
+  if (network.sample_rate() > 0) json["sample_rate"] = network.sample_rate();
+  return json;
 }
 
 }  // namespace penstock::cli

@@ -59,6 +59,12 @@ penstock::Network import_bytes(const nb::bytes& file, const Fixed& fixed, const 
   return penstock::Network::import_onnx(bytes, options_of(fixed, states, find_states, time));
 }
 
+penstock::Network import_audio(const nb::bytes& file) {
+  const auto bytes = std::as_bytes(std::span(file.c_str(), file.size()));
+  const nb::gil_scoped_release unlocked;
+  return penstock::Network::import_audio(bytes);
+}
+
 void save_network(const penstock::Network& network, const std::string& path) {
   check_outputs({}, {{"path", path, FileKind::network}}, advice_to_remove);
   const nb::gil_scoped_release unlocked;
@@ -131,6 +137,9 @@ void bind_networks(nb::module_& module) {
                   nb::arg("find_states"), nb::arg("time").none())
       .def_static("import_bytes", &import_bytes, nb::arg("file"), nb::arg("fixed"), nb::arg("states"),
                   nb::arg("find_states"), nb::arg("time").none())
+      .def_static("import_audio", &import_audio, nb::arg("file"))
+      .def_static("import_audio", nb::overload_cast<const std::string&>(&penstock::Network::import_audio),
+                  nb::arg("path"), nb::call_guard<nb::gil_scoped_release>())
       .def_static("load", &penstock::Network::load, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>())
       .def("save", &save_network, nb::arg("path"))
       .def("inputs", [](const penstock::Network& network) { return tuples_of(network.inputs()); })
@@ -143,6 +152,7 @@ void bind_networks(nb::module_& module) {
            })
       .def("states", &states_of)
       .def("operators", &penstock::Network::operators)
+      .def("sample_rate", &penstock::Network::sample_rate)
       .def("parameters", &penstock::Network::parameters);
   nb::class_<NetworkSession>(module, "NetworkSession")
       .def(nb::init<const penstock::Network&, const NetworkShapes&>(), nb::arg("network"), nb::arg("shapes"),

@@ -42,6 +42,11 @@ class JsonReader {
   bool boolean(bool& value);
   /// Reads any value, checks its form and forgets it.
   bool skip();
+  /// Returns the first character of the next value; '\0' at the end.
+  char next() {
+    blanks();
+    return peek();
+  }
   /// Requires that nothing but blanks follows.
   bool finish();
 

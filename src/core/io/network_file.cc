@@ -102,16 +102,16 @@ Json NetworkWriter::network(const Network& network) {
 
 void write_network(const std::string& path, const network::Network& network) {
   NetworkWriter writer;
-  const Json json = {{"format", kNetworkFormat}, {"network", writer.network(network)}};
+  Json json = {{"format", kNetworkFormat}, {"network", writer.network(network)}};
+  if (network.sample_rate > 0) json["sample_rate"] = network.sample_rate;
   write_safetensors(path, writer.tensors(), {{network_key, to_text(json)}, {checked_key, checked_text}});
 }
 
 network::Network read_network(const SafetensorsFile& file) {
   const auto found = file.metadata().find(network_key);
   if (found == file.metadata().end()) {
-    fail(ErrorCode::incompatible,
-         "{} holds no network: its metadata has no {}; 'penstock import' makes one of an ONNX file", file.source(),
-         network_key);
+    fail(ErrorCode::incompatible, "{} holds no network: its metadata has no {}; 'penstock import' makes one",
+         file.source(), network_key);
   }
   // Values that share a tensor share its memory.
   std::map<std::string, network::StoredTensor> tensors;

@@ -8,7 +8,7 @@
 /// Model files of networks of any structure: safetensors files whose metadata field "penstock.network" holds the
 /// structure as JSON. Format 1:
 ///
-///     {"format": 1, "network": NETWORK}
+///     {"format": 1, "network": NETWORK, "sample_rate": HZ}
 ///
 ///     NETWORK   {"values": [NAME, ...], "constants": [[VALUE, TENSOR], ...], "inputs": [INPUT, ...],
 ///                "outputs": [VALUE, ...], "states": [[INPUT, OUTPUT], ...], "nodes": [NODE, ...]}
@@ -20,7 +20,7 @@
 /// VALUE is a position in "values", or -1: absent. TENSOR is the tensor "constant.TENSOR" of the file, which holds the
 /// type and the shape of the constant; several values may share one. INPUT and OUTPUT of states are positions in
 /// "inputs" and "outputs". TYPE is f32, f64, i8, u8, i32, i64 or bool. EXTENT is -1 where the caller chooses it; "axes"
-/// names extents, and equal names have equal extents ("" is no name).
+/// names extents, and equal names have equal extents ("" is no name). "sample_rate" is absent unless it is known.
 namespace penstock::io {
 
 /// Metadata key of a network's structure.

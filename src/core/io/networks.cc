@@ -8,6 +8,7 @@
 
 #include "backend/cpu/instruction_sets.h"
 #include "base/check.h"
+#include "io/audio/import.h"
 #include "io/network_file.h"
 #include "io/network_int8.h"
 #include "io/onnx/read/import.h"
@@ -32,7 +33,8 @@ io::onnx::Source onnx_source(const std::string& path) {
   return {path, folder.empty() ? "." : folder, 0};
 }
 
-constexpr std::uint64_t kMostOnnxBytes = std::uint64_t{4} << 30;  // twice the format's limit
+constexpr std::uint64_t kMostAudioBytes = std::uint64_t{1} << 28;  // 10 million weights
+constexpr std::uint64_t kMostOnnxBytes = std::uint64_t{4} << 30;   // twice the format's limit
 
 std::size_t bytes_of(const std::string& type, const std::vector<Index>& shape) {
   const std::size_t element = type == "f64" || type == "i64" ? 8 : type == "f32" || type == "i32" ? 4 : 1;
@@ -105,6 +107,17 @@ Network Network::import_onnx(const std::string& path, const NetworkImport& optio
   return Network(std::make_shared<const Impl>(io::onnx::import_network(content, onnx_source(path), options), path));
 }
 
+Network Network::import_audio(const std::string& path) {
+  const std::string content = io::read_file(path, kMostAudioBytes);
+  return import_audio(std::as_bytes(std::span(content)), path);
+}
+
+Network Network::import_audio(std::span<const std::byte> file, const std::string& source) {
+  choose_kernels();
+  const std::string_view content(reinterpret_cast<const char*>(file.data()), file.size());
+  return Network(std::make_shared<const Impl>(io::audio::import_audio(content, source), source));
+}
+
 std::vector<OnnxLayer> read_onnx_layers(const std::string& path, const std::optional<std::string>& name) {
   choose_kernels();
   return io::onnx::read_layers(io::read_file(path, kMostOnnxBytes), onnx_source(path), name);
@@ -139,6 +152,7 @@ std::map<std::string, Index> Network::operators() const {
   return counts;
 }
 
+double Network::sample_rate() const { return impl_->network->sample_rate; }
 Index Network::parameters() const { return network::count_parameters(*impl_->network); }
 
 struct NetworkSession::Impl {

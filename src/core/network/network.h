@@ -70,6 +70,7 @@ struct Network {
   std::vector<Node> nodes;  ///< In an order in which they can run.
   std::vector<int> inputs, outputs;
   std::vector<State> states = {};
+  double sample_rate = 0;  ///< Of a stream of sound, in Hz; 0: unknown, or none.
 };
 
 struct Node {

@@ -16,6 +16,7 @@ namespace {
 constexpr Index kFormat = 1;
 constexpr Index kMostNumber = (Index{1} << 31) - 1;  // values and tensors are numbered by ints
 constexpr Index kMostExtent = Index{1} << 40;
+constexpr double kHighestRate = 1e9;
 
 struct NamedType {
   Type type;
@@ -59,8 +60,13 @@ class NetworkReader {
   NetworkReader(std::string_view json, const FindTensor& find) : json_(json, "its network"), find_(find) {}
 
   Status read(Network& whole) {
-    const bool read = object({{"format", "network"}, 2}, "format and network, each once,",
-                             [&](std::string_view key) { return key == "format" ? format() : network(whole, 0); });
+    const auto field = [&](std::string_view key) {
+      if (key == "format") return format();
+      if (key == "network") return network(whole, 0);
+      if (!json_.number(whole.sample_rate)) return false;
+      return (whole.sample_rate > 0 && whole.sample_rate < kHighestRate) || json_.mistake("a sample rate in Hz");
+    };
+    const bool read = object({{"format", "network", "sample_rate"}, 2}, "format and network, each once,", field);
     if (!status_.ok() || (read && json_.finish())) return status_;
     constexpr std::size_t most = 100;  // letters of a place, so that the problem is seen
     if (place_.size() > most) place_ = place_.substr(0, most) + "...";

@@ -50,6 +50,7 @@ bool NetworkModel::build(std::span<const penstock_shape> shapes, Failure& failur
     return false;
   }
   description.task = PENSTOCK_NETWORK;
+  description.sample_rate = static_cast<Index>(network->sample_rate + 0.5);
   checksum = file_.checksum();
   parameters = static_cast<std::uint64_t>(network::count_parameters(*network));
   state_bytes = program->state_bytes();

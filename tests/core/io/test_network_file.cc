@@ -41,6 +41,7 @@ Network small_network() {
   network.inputs = {0, 1};
   network.outputs = {3, 4};
   network.states = {{0, 0}};
+  network.sample_rate = 44100.5;
   return network;
 }
 
@@ -50,6 +51,7 @@ TEST(NetworkFile, SurvivesWithAllParts) {
   write_network(path, small_network());
   const Network again = read_network(SafetensorsFile::open(path));
   ASSERT_EQ(again.nodes.size(), 2U);
+  EXPECT_EQ(again.sample_rate, 44100.5);
   EXPECT_EQ(again.values[0].shape, (network::Shape{-1, 2}));
   EXPECT_EQ(again.values[0].axes, (std::vector<std::string>{"batch", ""}));
   EXPECT_EQ(again.values[1].type, network::Type::boolean);
@@ -105,6 +107,7 @@ TEST(NetworkFile, RefusesContradictions) {
   refuses("\"states\":[[0,0]]", "\"states\":[[0]]", "pairs of numbers expected at byte");
   refuses("\"constants\":[[2,", "\"constants\":[[7,", "name the value 7, which is another constant or not there");
   refuses("\"constants\":[[2,0]]", "\"constants\":[[2,8]]", "needs the tensor constant.8, which is missing");
+  refuses("\"sample_rate\":44100.5", "\"sample_rate\":-1", "a sample rate in Hz expected at byte");
   refuses("\"type\":\"bool\"", "\"type\":\"f16\"", "the type f32, f64, i8, u8, i32, i64 or bool expected at byte");
   refuses("\"op\":\"Clip\"", "\"op\":\"If\"", "If 'bound' has 0 bodies, expected 2");
   refuses("\"text\":\"floor\"", "\"novel\":\"floor\"",
