@@ -25,6 +25,7 @@
 #include "penstock/quantize.h"
 #include "penstock/recurrent.h"
 #include "penstock/recurrent_program.h"
+#include "penstock/rtneural.h"
 #include "penstock/scan.h"
 #include "penstock/scan_program.h"
 #include "penstock/sequence_run.h"

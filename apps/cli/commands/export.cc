@@ -10,6 +10,7 @@
 #include "options/output_file.h"
 #include "penstock/model.h"
 #include "penstock/onnx.h"
+#include "penstock/rtneural.h"
 #include "terminal/describe.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
@@ -43,7 +44,15 @@ Json tensors_json(const std::vector<OnnxTensor>& tensors) {
   return all;
 }
 
-int export_model(ExportArguments arguments) {
+int export_rtneural(const CLI::App& app, const Model& model, const ExportArguments& arguments) {
+  refuse_given(app, {"--normalised", "--allow-negative", "--group"}, "is for ONNX files, not for the JSON of RTNeural");
+  save_rtneural(model, arguments.output);
+  if (arguments.json) return print_answer(json_line({{"output", arguments.output}, {"format", "rtneural"}}));
+  return print_answer(fmt::format("{:<8} {}\n{:<8} {}, JSON of RTNeural, {} Hz\n", "model", describe_model(model),
+                                  "file", printable(arguments.output), model.data().sample_rate));
+}
+
+int export_model(const CLI::App& app, ExportArguments arguments) {
   require_given(arguments.model, "MODEL");
   Model model = load_model("export", arguments.model);
   if (arguments.allow_negative) {
@@ -51,6 +60,7 @@ int export_model(ExportArguments arguments) {
     model.allow_negative();
   }
   arguments.output = resolve_output(arguments.output, {{"MODEL", arguments.model}}, ".onnx", arguments.force);
+  if (arguments.output.ends_with(".json")) return export_rtneural(app, model, arguments);
   const OnnxModel onnx = save_onnx(model, arguments.output, arguments.onnx);
   if (arguments.json) {
     return print_answer(json_line({{"output", arguments.output},
@@ -68,12 +78,13 @@ int export_model(ExportArguments arguments) {
 }  // namespace
 
 Command add_export(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("export", "Write a model as ONNX for other programs");
+  CLI::App* app = program.add_subcommand("export", "Write a model as ONNX, or as JSON of RTNeural, for other programs");
   auto arguments = std::make_shared<ExportArguments>();
   Options options(*app);
   options.positional("MODEL", arguments->model, "A model or a checkpoint of 'penstock train'");
   options.group("Files");
-  options.add("-o,--output", arguments->output, "FILE", "File to write [MODEL with the extension .onnx]");
+  options.add("-o,--output", arguments->output, "FILE",
+              "File to write; .json: JSON of RTNeural [MODEL with the extension .onnx]");
   options.flag("--force", arguments->force, "Overwrite an existing file");
   options.flag("--json", arguments->json, "Describe the written file in one JSON object");
   options.group("Numbers");
@@ -85,12 +96,13 @@ Command add_export(CLI::App& program) {
   options.finish(
       "  penstock export co2.safetensors            # writes co2.onnx\n"
       "  penstock export book.safetensors -o book.onnx --json\n"
+      "  penstock export amplifier.safetensors -o amplifier.json    # RTNeural\n"
       "  penstock export shops.safetensors --group Berlin -o berlin.onnx\n"
       "\n"
       "Inputs of the ONNX model: 'tokens' or 'features', with any number of rows\n"
       "and steps, and 'state', which is zero at the start. Outputs: 'logits' or\n"
       "'forecast', and 'next_state', the 'state' of the next call.");
-  return {app, [arguments] { return export_model(*arguments); }};
+  return {app, [app, arguments] { return export_model(*app, *arguments); }};
 }
 
 }  // namespace penstock::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "penstock/model.h"
+
+/// Export to the JSON of RTNeural, which plugins for sound read.
+namespace penstock {
+
+/// Returns a model of sound as JSON of RTNeural: a layer lstm or gru, and a dense layer. Scales of the model become
+/// part of the weights, so samples go in and out as they are. The input goes past the recurrent layer of Penstock; in
+/// RTNeural an additional unit carries it, to the precision of a float for samples within -1 and 1.
+///
+/// Throws Error(unsupported), with the reason, for other models: RTNeural has no norms, no sums of layers, and of
+/// Penstock's cells lstm and gru.
+std::string to_rtneural(const Model& model);
+
+/// Writes it to `path`, which is replaced whole or not at all. Also throws Error(io_failure).
+void save_rtneural(const Model& model, const std::string& path);
+
+}  // namespace penstock

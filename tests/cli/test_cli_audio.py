@@ -1,0 +1,81 @@
+"""Models of amplifiers: imported, streamed, and exported for RTNeural. tests/python/test_audio.py checks their values."""
+
+import json
+import math
+import re
+import wave
+
+import pytest
+
+from program import refuses, run
+
+LSTM = {
+    "in_shape": [None, None, 1],
+    "samplerate": "8000",
+    "layers": [
+        {"type": "lstm", "activation": "tanh", "shape": [None, None, 1], "weights": [[[1, 2, 3, 4]], [[1, 1, 1, 1]], [0, 0, 0, 0]]},
+        {"type": "dense", "activation": "", "shape": [None, None, 1], "weights": [[[0.5]], [0.1]]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audio")
+    for name, gain, rate in (("in.wav", 1, 8000), ("amp.wav", 3, 8000), ("other.wav", 1, 16000)):
+        with wave.open(str(folder / name), "wb") as file:
+            file.setparams((1, 2, rate, 0, "NONE", ""))
+            for t in range(4000):
+                sample = int(20000 * math.tanh(gain * 0.6 * math.sin(t * t / 4e4)))
+                file.writeframes(sample.to_bytes(2, "little", signed=True))
+    (folder / "amp.json").write_text(json.dumps(LSTM))
+    return folder
+
+
+def test_an_amplifier_becomes_a_stream(folder):
+    lines = run("import", "amp.json", cwd=folder).out.splitlines()
+    assert lines[:3] == ["file         amp.safetensors", "input        input  f32 [batch, time, 1]", "output       output"]
+    assert "sound        8000 Hz" in lines
+    assert run("info", "amp.safetensors", "--json", cwd=folder).json()["sample_rate"] == 8000
+    said = run("stream", "amp.safetensors", "in.wav", "out.wav", "--target", "in.wav", "--stats", cwd=folder).out
+    assert re.match(r"out.wav: 0.500 s of sound in \d.\d+ s, real-time factor \d.\d+\nerror-to-signal ratio .*\n4,000 steps, p50", said)
+
+
+def test_what_does_not_fit_is_refused(folder):
+    run("import", "amp.json", "-o", "net.safetensors", cwd=folder)
+
+    def refused(message, status, *command):
+        refuses(*command, message=message, status=status, verb=command[0], cwd=folder)
+
+    refused("--set is for ONNX files: a model of an amplifier or effect becomes a stream by itself", 2, "import", "amp.json", "-o", "x.safetensors", "--set", "a=1")  # fmt: skip
+    refused("net.safetensors is an imported network, which streams sound: 'penstock stream net.safetensors IN.wav OUT.wav'", 2, "stream", "net.safetensors")  # fmt: skip
+    refused("other.wav: 16000 Hz, the model was trained at 8000 Hz", 1, "stream", "net.safetensors", "other.wav", "y.wav")
+    refused("--exact does not apply to imported networks", 2, "stream", "net.safetensors", "in.wav", "y.wav", "--exact")
+    (folder / "two.json").write_text(json.dumps({**LSTM, "layers": LSTM["layers"][:1], "in_skip": 3}))
+    refused("two.json: in_skip is 3, expected a whole number from 0 to 1", 1, "import", "two.json", "-o", "x.safetensors")
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_rtneural_has_the_values_of_the_model(folder, cell):
+    small = ["--cell", cell, "--blocks", 1, "--width", 6, "--norms", "between", "--steps", 30, "--length", 64, "--batch", 4]
+    if cell == "gru":
+        small += ["--hidden-size", 5]
+    run("train", "in.wav", "--target", "amp.wav", *small, "-o", f"{cell}.safetensors", "--force", cwd=folder)
+    run("stream", f"{cell}.safetensors", "in.wav", f"{cell}.wav", cwd=folder)
+    assert "JSON of RTNeural, 8000 Hz" in run("export", f"{cell}.safetensors", "-o", f"{cell}.json", cwd=folder).out
+    layers = json.loads((folder / f"{cell}.json").read_text())["layers"]
+    assert [each["type"] for each in layers] == [cell, "dense"]
+    run("import", f"{cell}.json", "-o", f"{cell}.net.safetensors", cwd=folder)
+    said = run("stream", f"{cell}.net.safetensors", "in.wav", "again.wav", "--target", f"{cell}.wav", "--force", cwd=folder).out
+    assert float(re.search(r"error-to-signal ratio (\S+),", said)[1]) < 1e-11  # the square of a few units of a float's last place
+
+
+def test_what_rtneural_cannot_express_is_refused(folder):
+    for options, message in (
+        (["--norms", "all"], "norms is all, expected between: train with --norms between"),
+        (["--norms", "between", "--cell", "mingru"], 'cell is "mingru", expected lstm or gru'),
+        (["--norms", "between", "--blocks", 2], "blocks is 2, expected 1: RTNeural has no sums of layers"),
+    ):
+        given = ["--cell", "lstm", "--blocks", 1, "--width", 4, "--steps", 2, "--length", 16, "--batch", 2]
+        run("train", "in.wav", "--target", "amp.wav", *given, *options, "-o", "m.safetensors", "--force", cwd=folder)
+        refuses("export", "m.safetensors", "-o", "m.json", message=f"RTNeural cannot express this model: {message}", status=1, verb="export", cwd=folder)  # fmt: skip
