@@ -32,9 +32,9 @@ placeholders=$(grep -n 'repository\.invalid' pyproject.toml CITATION.cff docs/tu
 [[ -z $placeholders ]] || echo "lint: the repository's address is not set: replace https://repository.invalid in $placeholders"
 if codespell=$(find_or_say codespell 'build/venv has it' 'the spelling was not checked'); then
   echo 'lint: codespell'
-  # Words of other languages, names of ours, and what a text is cut off at.
+  # Words of other languages, names of ours and of files (.nam), and what a text is cut off at.
   git ls-files '*.md' '*.h' '*.cc' '*.inl' '*.cuh' '*.py' '*.sh' | grep -Ev '^tests/|^CHANGELOG' |
-    xargs "$codespell" --ignore-words-list atleast,atmost,categor,constrint,falso,fro,offen,statics
+    xargs "$codespell" --ignore-words-list atleast,atmost,categor,constrint,falso,fro,nam,offen,statics
 fi
 if hadolint=$(find_or_say hadolint 'build/venv has it' 'the Dockerfile was not checked'); then
   echo 'lint: hadolint'
