@@ -291,7 +291,7 @@ TEST(RuntimeCalls, FilesThatAreNoModels) {
   fails(PENSTOCK_BAD_INPUT, "no safetensors file", folder.write("text", "a,b\n1,2\n3,4\n"));
   const std::string file = file_of(series_model());
   fails(PENSTOCK_BAD_INPUT, "truncated", folder.write("short", file.substr(0, 40)));
-  fails(PENSTOCK_BAD_INPUT, "bytes, the file has", folder.write("cut", file.substr(0, file.size() - 1)));
+  fails(PENSTOCK_BAD_INPUT, "bytes of data in the file", folder.write("cut", file.substr(0, file.size() - 1)));
   std::string damaged = file;
   damaged[file.size() - 9] = static_cast<char>(damaged[file.size() - 9] ^ 4);
   fails(PENSTOCK_BAD_INPUT, "damaged: the checksum is", folder.write("damaged", damaged));
