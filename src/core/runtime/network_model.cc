@@ -1,6 +1,7 @@
 #include "runtime/network_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
 #include "network/input_shapes.h"
@@ -50,7 +51,7 @@ bool NetworkModel::build(std::span<const penstock_shape> shapes, Failure& failur
     return false;
   }
   description.task = PENSTOCK_NETWORK;
-  description.sample_rate = static_cast<Index>(network->sample_rate + 0.5);
+  description.sample_rate = static_cast<Index>(std::llround(network->sample_rate));
   checksum = file_.checksum();
   parameters = static_cast<std::uint64_t>(network::count_parameters(*network));
   state_bytes = program->state_bytes();
