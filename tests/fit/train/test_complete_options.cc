@@ -101,7 +101,6 @@ TEST_F(Complete, ARunWithoutAHoldOutSetKeepsItsLastWeights) {
   Model model = new_model(spec, *data, 1);
   TrainOptions options = complete(*data, {.max_steps = 60, .batch = 4, .length = 16}).options;
   options.validate_steps = 2;
-  options.patience = 3;
   options.keep_best = true;
   const TrainResult result = train(model, *data, options);
   EXPECT_EQ(result.model_step, 60);
