@@ -149,7 +149,7 @@ def with_metadata(model, old, new):
         (lambda m: m[:100], "no safetensors file, or a truncated one"),
         (lambda m: m[:-10], "reach beyond the"),
         (lambda m: joined(*split(m), size=2**62), "it does not begin with the length of a header"),
-        (lambda m: joined(b'{"a":', b""), "the header is not JSON"),
+        (lambda m: joined(b'{"a"', b""), "the header is not JSON in UTF-8: ':' expected at byte 4"),
         (lambda m: joined(b"[" * 100000, b""), "the header is not a JSON object"),
         (lambda m: with_offsets(m, "head.bias", [0, 2**50]), "its data_offsets span 1125899906842624"),
         (lambda m: with_offsets(m, "norm.gain", [0, 64]), "overlap"),

@@ -4,6 +4,7 @@ import math
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import wave
 
@@ -28,9 +29,14 @@ def write(path, values, rate=RATE):
 
 
 def read(path):
-    with wave.open(str(path)) as file:
-        content = file.readframes(file.getnframes())
-    return [int.from_bytes(content[i : i + 2], "little", signed=True) for i in range(0, len(content), 2)]
+    """Returns samples in steps of 16 bits, also those of a file with floats, which "penstock stream" writes."""
+    content = path.read_bytes()
+    assert content[:4] == b"RIFF" and content[8:16] == b"WAVEfmt "
+    kind, begin = int.from_bytes(content[20:22], "little"), content.index(b"data") + 8
+    size = int.from_bytes(content[begin - 4 : begin], "little")
+    if kind == 3:
+        return [32768 * value for (value,) in struct.iter_unpack("<f", content[begin : begin + size])]
+    return [value for (value,) in struct.iter_unpack("<h", content[begin : begin + size])]
 
 
 def tone(count):

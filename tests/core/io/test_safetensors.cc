@@ -193,12 +193,12 @@ TEST(Safetensors, HeaderThatIsNoObject) {
 
 TEST(Safetensors, HeaderThatIsNoJson) {
   for (const char* header : {"{", "{]", "{\"a\"}", "{}x", "{},{}", "{\"a\xff\":1}", "{'a':1}"}) {
-    expect_refused(header, 0, "the header: ");
+    expect_refused(header, 0, "the header is not JSON in UTF-8: ");
   }
   for (const char* header : {"{\"a\":}", "{\"a\": NaN}"}) {
     expect_refused(header, 0, "tensor \"a\": must be an object with dtype, shape and data_offsets");
   }
-  expect_refused(std::string("{}\0", 3), 0, "the header: the end of the text expected at byte 2");
+  expect_refused(std::string("{}\0", 3), 0, "the header is not JSON in UTF-8: the end of the text expected at byte 2");
 }
 
 TEST(Safetensors, DeepNestingIsRefusedAtOnce) {

@@ -30,7 +30,8 @@ constexpr std::size_t most_dimensions = 64;  // more than any framework knows; k
 
 class HeaderReader {
  public:
-  HeaderReader(std::string_view json, Header& header) : text_(json), json_(json, "the header"), header_(header) {}
+  HeaderReader(std::string_view json, Header& header)
+      : text_(json), json_(json, "the header is not JSON in UTF-8"), header_(header) {}
 
   std::string read(std::size_t data_bytes) {
     if (!text_.starts_with('{')) {
