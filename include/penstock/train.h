@@ -10,4 +10,5 @@
 #include "penstock/train/layer_profile.h"
 #include "penstock/train/profile.h"
 #include "penstock/train/score_rows.h"
+#include "penstock/train/stopping.h"
 #include "penstock/train/train.h"

@@ -14,7 +14,7 @@ ours = pytest.importorskip("penstock.torch", reason="PyTorch is too old")
 
 from penstock.torch import train as command_line  # noqa: E402
 from penstock.torch._fitting import options as fit_options  # noqa: E402
-from penstock.torch._fitting import average, optimizers, rates, trainer  # noqa: E402
+from penstock.torch._fitting import average, optimizers, trainer  # noqa: E402
 from penstock.torch._fitting import run as fit_run  # noqa: E402
 
 torch.set_num_threads(1)
@@ -348,12 +348,11 @@ def test_one_cycle_is_torchs(steps, warmup):
 
 
 def test_plateau_halves_the_rate_and_is_restored():
-    plateau = rates.Plateau()
+    plateau = penstock._core.Plateau({})
     for loss in (3.0, 2.0, 2.5, 2.5, 2.5, 2.5):
         plateau.note(loss)
     assert plateau.factor == 0.5
-    other = rates.Plateau()
-    other.restore(plateau.state())
+    other = penstock._core.Plateau(plateau.state())
     for _ in range(4):
         other.note(2.5)
     assert other.factor == 0.25

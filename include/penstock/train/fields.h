@@ -3,6 +3,7 @@
 #include "penstock/fields.h"
 #include "penstock/train/fit.h"
 #include "penstock/train/guard.h"
+#include "penstock/train/stopping.h"
 #include "penstock/train/train.h"
 
 /// The fields of structs of training under their names in Python and in metrics.
@@ -61,6 +62,23 @@ void visit_fields(FieldsOf<Evaluation> auto& evaluation, const auto& visit) {
   visit("bits_per_step", evaluation.bits_per_step);
   visit("accuracy", evaluation.accuracy);
   visit("scored", evaluation.scored);
+}
+
+/// Calls visit(name, field) for each field of a ValidationHistory.
+void visit_fields(FieldsOf<ValidationHistory> auto& history, const auto& visit) {
+  visit("known", history.known);
+  visit("best_loss", history.best_loss);
+  visit("best_step", history.best_step);
+  visit("without_gain", history.without_gain);
+  visit("cooldown_begin", history.cooldown_begin);
+  visit("cooldown_from", history.cooldown_from);
+}
+
+/// Calls visit(name, field) for each field of a Plateau.
+void visit_fields(FieldsOf<Plateau> auto& plateau, const auto& visit) {
+  visit("best_loss", plateau.best_loss);
+  visit("without_gain", plateau.without_gain);
+  visit("factor", plateau.factor);
 }
 
 /// Calls visit(name, field) for each field of a GuardMemory.

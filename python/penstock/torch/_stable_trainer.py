@@ -14,7 +14,7 @@ from ._initial import cell_of, recurrent_layers
 _WATCHED = 10  # saturation and vanishing are measured in every tenth step
 _VANISHING = 1e-4  # of the gradient's norm in the last matrix
 _COUNTERS = ("steps", "skipped", "rollbacks", "_calls", "_skipped_in_a_row")
-_BOUNDED = {"elman", "gru", "gru-before", "lstm", "slstm"}  # cells whose outputs lie between -1 and 1
+BOUNDED = {"elman", "gru", "gru-before", "lstm", "slstm"}  # cells whose outputs lie between -1 and 1
 
 
 def _default_loss(output, target):
@@ -312,7 +312,7 @@ class StableTrainer:
         self._outputs = []
         if self._calls % _WATCHED != 0:
             return self.model(x)
-        layers = [layer for layer in recurrent_layers(self.model) if cell_of(layer) in _BOUNDED]
+        layers = [layer for layer in recurrent_layers(self.model) if cell_of(layer) in BOUNDED]
         hooks = [layer.register_forward_hook(lambda *given: self._outputs.append(given[2][0])) for layer in layers]
         try:
             return self.model(x)

@@ -19,7 +19,7 @@ from penstock import _core
 from penstock.datasets import scored_unit
 
 from ._fit import fit
-from ._fitting.checkpoints import complete
+from ._fitting.checkpoints import complete, remove
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -246,23 +246,12 @@ def run(given: argparse.Namespace) -> int:
     if _first():
         model.save(given.output)
         if own and not result.interrupted:
-            _remove(checkpoint)
+            remove(checkpoint)
         _show(given, data, model, result)
     if result.checkpoint_error and (result.interrupted or not own):
         print(f"error: {result.checkpoint_error}", file=sys.stderr)
         return 1
     return 1 if result.gave_up else 128 + 15 if result.interrupted else 0
-
-
-def _remove(folder):
-    import shutil
-
-    for path in complete(folder):
-        shutil.rmtree(path, ignore_errors=True)
-    try:
-        os.rmdir(folder)
-    except OSError:
-        pass  # something else is in it, or it was never made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -204,6 +204,28 @@ double learning_rate_of(const nb::dict& fields, double fraction) {
   return learning_rate_at(request_from(fields).train, fraction);
 }
 
+// The decisions about validations of penstock.torch.fit. `state` is that of a checkpoint, or empty.
+void bind_stopping(nb::module_& module) {
+  nb::class_<Plateau>(module, "Plateau")
+      .def("__init__", [](Plateau* self, const nb::dict& state) { Fields(state).read_all(*new (self) Plateau()); })
+      .def("state", [](const Plateau& self) { return fields_of(self); })
+      .def("note", &Plateau::note)
+      .def_ro("factor", &Plateau::factor);
+  nb::class_<Stopping>(module, "Stopping")
+      .def("__init__",
+           [](Stopping* self, const nb::dict& options, const nb::dict& state) {
+             ValidationHistory history;
+             Fields(state).read_all(history);
+             new (self) Stopping(request_from(options).train, history);
+           })
+      .def("state", [](const Stopping& self) { return fields_of(self.history()); })
+      .def("note", &Stopping::note)
+      .def("begin_cooldown", &Stopping::begin_cooldown)
+      .def("fraction", &Stopping::fraction)
+      .def_prop_ro("cooling", &Stopping::cooling)
+      .def_prop_ro("exhausted", &Stopping::exhausted);
+}
+
 /// Returns for each option of training that the program has its argument in train(), its default, its help and, if it
 /// has a list of values, their names.
 nb::list describe_settings() {
@@ -238,6 +260,7 @@ std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, 
 }  // namespace
 
 void bind_training(nb::module_& module) {
+  bind_stopping(module);
   module.def("train_settings", &describe_settings);
   module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("request"), nb::arg("progress").none(),
              nb::arg("validation").none());

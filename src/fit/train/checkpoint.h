@@ -8,9 +8,9 @@
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
 #include "penstock/train/guard.h"
+#include "penstock/train/stopping.h"
 #include "penstock/train/train.h"
 #include "train/optimizer_state.h"
-#include "train/stopping.h"
 
 namespace penstock::training {
 

@@ -1,9 +1,9 @@
-#include "train/stopping.h"
+#include "penstock/train/stopping.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace penstock::training {
+namespace penstock {
 
 namespace {
 
@@ -66,4 +66,4 @@ double Stopping::fraction(Index step) const {
   return std::min(1.0, history_.cooldown_from + (1.0 - history_.cooldown_from) * passed);
 }
 
-}  // namespace penstock::training
+}  // namespace penstock

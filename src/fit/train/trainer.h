@@ -8,12 +8,12 @@
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
 #include "penstock/train/guard.h"
+#include "penstock/train/stopping.h"
 #include "penstock/train/train.h"
 #include "train/checkpoint.h"
 #include "train/metrics_log.h"
 #include "train/optimizer_state.h"
 #include "train/step_runner.h"
-#include "train/stopping.h"
 
 namespace penstock::training {
 

@@ -10,17 +10,16 @@
 
 #include "nn/model/model_impl.h"
 #include "penstock/train.h"
+#include "penstock/train/stopping.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "toy_data.h"
-#include "train/stopping.h"
 
 namespace penstock {
 namespace {
 
 using test::CopyTask;
 using test::expect_error;
-using training::Stopping;
 
 TrainOptions patient(Index every, Index patience) {
   TrainOptions options;
@@ -51,7 +50,7 @@ TEST(Plateau, LowersTheRateAsPyTorchDoes) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double losses[] = {3.0, 2.0, 2.5, 2.5, 1.9999, nan, 1.99, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5};
   const double factors[] = {1, 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.125};
-  training::Plateau plateau;
+  Plateau plateau;
   for (int i = 0; i < 15; ++i) {
     const double before = plateau.factor;
     EXPECT_EQ(plateau.note(losses[i]), factors[i] < before) << i;

@@ -103,16 +103,6 @@ class Checkpoints:
         for path in complete(self.folder)[: -self._keep]:
             shutil.rmtree(path, ignore_errors=True)
 
-    def remove(self) -> None:
-        """Removes all checkpoints of the folder, and the folder if nothing else is in it."""
-        if self._group.rank == 0:
-            for path in complete(self.folder):
-                shutil.rmtree(path, ignore_errors=True)
-            try:
-                os.rmdir(self.folder)
-            except OSError:
-                pass
-
     def notes(self, identity: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Returns the path and the notes of the latest checkpoint. Collective.
 
@@ -166,6 +156,16 @@ def complete(folder: str) -> list[str]:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     paths = [os.path.join(folder, name) for name in names if name.startswith("step-")]
     return [path for path in paths if os.path.exists(os.path.join(path, _COMPLETE))]
+
+
+def remove(folder: str) -> None:
+    """Removes all checkpoints of a folder, and the folder if nothing else is in it."""
+    for path in complete(folder):
+        shutil.rmtree(path, ignore_errors=True)
+    try:
+        os.rmdir(folder)
+    except OSError:
+        pass  # something else is in it, or it was never made
 
 
 def _read(path):

@@ -12,7 +12,8 @@ from ... import _core
 from ...errors import InvalidArgument, NumericalError
 from ...training import Evaluation, Progress
 from .._counter_dropout import seed_of_step
-from . import rates, states
+from .._stable_trainer import BOUNDED
+from . import states
 from .average import Average
 from .batches import Batches, share
 from .metrics import Metrics, evaluation_of
@@ -50,11 +51,10 @@ class Trainer:
         self.metrics, self.checkpoints, self.stop = metrics, checkpoints, stop
         self.optimizers = Optimizers(placement.parameters, options)
         self.average = Average(self.optimizers.parameters, options.average) if options.average else None
-        self.stopping = rates.Stopping(options.patience, options.validate_steps, options.warmup)
-        self.plateau = rates.Plateau()
+        self._set_stopping({}, {})
         self.guard = _core.Guard(
             rollbacks=options.rollbacks, learning_rate=options.learning_rate, clip=options.clip,
-            bounded=_is_bounded(placement.module.spec["cell"]), network_remedy=remedy,
+            bounded=placement.module.spec["cell"] in BOUNDED, network_remedy=remedy,
         )  # fmt: skip
         self._of_classes = options.loss == "cross_entropy"
         # Values of a series are scaled to about 1.
@@ -71,6 +71,10 @@ class Trainer:
         self.interrupted = False
         self._rows = self._own_rows()
         self._clear_report()
+
+    def _set_stopping(self, stopping, plateau):
+        settings = {name: getattr(self.options, name) for name in ("patience", "validate_steps", "warmup")}
+        self.stopping, self.plateau = _core.Stopping(settings, stopping), _core.Plateau(plateau)
 
     def _own_rows(self):
         """Returns the rows of this rank's micro-batches."""
@@ -349,9 +353,9 @@ class Trainer:
         if self.interrupted:
             self._answer_with_average()
             return model_step
-        if self.options.keep_best and self.stopping.known:
+        if self.options.keep_best and self.stopping.state()["known"]:
             self._judge(self.evaluate(self.options.validation_batches), False)
-            model_step = self.stopping.best_step
+            model_step = self.stopping.state()["best_step"]
             self.average = None
             self.placement.set_values(self.best)
         self._answer_with_average()
@@ -398,9 +402,7 @@ class Trainer:
         counters = {name: getattr(self, name) for name in _COUNTERS}
         return {
             "identity": self.identity(), "ranks": self.group.size, "counters": counters, "position": self.batches.position(),
-            "guard": self.guard.state(),
-            "stopping": {name: getattr(self.stopping, name) for name in _STOPPING},
-            "plateau": self.plateau.state(),
+            "guard": self.guard.state(), "stopping": self.stopping.state(), "plateau": self.plateau.state(),
         }  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
@@ -417,9 +419,7 @@ class Trainer:
         self._load(path, self.checkpoints.names(path))
         for name, value in notes["counters"].items():
             setattr(self, name, value)
-        for name, value in notes["stopping"].items():
-            setattr(self.stopping, name, value)
-        self.plateau.restore(notes["plateau"])
+        self._set_stopping(notes["stopping"], notes["plateau"])
         self.guard.restore(notes["guard"])
         self.batches.restore(notes["position"])
         self._seconds_before = self.seconds
@@ -449,7 +449,6 @@ class Trainer:
 _OF_RATE = ("schedule", "warmup", "final_rate", "steps")
 _NO_POINT = {"step": -1, "memory": {"losses": [], "norms": [], "first_loss": 0.0, "first_norm": 0.0, "accepted": 0}}
 _COUNTERS = ("step", "updates", "scored", "skipped", "skipped_in_a_row", "seconds")
-_STOPPING = ("best_loss", "best_step", "without_gain", "cooldown_begin", "cooldown_from")
 #: Options that a resumed run has to share.
 _IDENTITY = ("batch", "length", "learning_rate", "weight_decay", "warmup", "final_rate", "clip", "carry_state", "loss",
              "optimizer", "seed", "schedule", "average", "patience")  # fmt: skip
@@ -457,10 +456,6 @@ _IDENTITY = ("batch", "length", "learning_rate", "weight_decay", "warmup", "fina
 
 #: The losses of regression, as functions of the difference of an output and its target.
 _TERMS = {"mse": torch.square, "mae": torch.abs}
-
-
-def _is_bounded(cell):
-    return cell in ("elman", "gru", "gru-before", "lstm", "slstm")
 
 
 def _loss_of(output, batch, kind):

@@ -4,7 +4,8 @@
 
 #include "penstock/train/train.h"
 
-namespace penstock::training {
+/// The decisions about validations that train() and the PyTorch trainer share.
+namespace penstock {
 
 /// Results of the validations of a run so far. Part of a checkpoint.
 struct ValidationHistory {
@@ -61,4 +62,4 @@ class Stopping {
   ValidationHistory history_;
 };
 
-}  // namespace penstock::training
+}  // namespace penstock
