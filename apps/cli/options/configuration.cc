@@ -14,13 +14,9 @@
 namespace penstock::cli {
 namespace {
 
-constexpr const char* option_name = "--config";
+using CLI::detail::trim_copy;
 
-std::string trim(const std::string& text) {
-  constexpr const char* blanks = " \t\r";
-  const std::size_t begin = text.find_first_not_of(blanks);
-  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
-}
+constexpr const char* option_name = "--config";
 
 /// Up to a '#' that stands at the start or behind a blank, and outside quotes.
 std::string without_comment(const std::string& line) {
@@ -62,7 +58,7 @@ class ConfigurationReader {
     std::string line;
     while (std::getline(file, line)) {
       ++number_;
-      take(trim(without_comment(line)));
+      take(trim_copy(without_comment(line)));
     }
     return arguments_;
   }
@@ -77,11 +73,11 @@ class ConfigurationReader {
     if (line.front() == '[') return begin_section(line);
     const std::size_t equals = line.find('=');
     if (equals == line.npos) refuse(fmt::format("a line must be NAME = VALUE, not '{}'", printable(line)));
-    if (mine_) add(trim(line.substr(0, equals)), unquoted(trim(line.substr(equals + 1))));
+    if (mine_) add(trim_copy(line.substr(0, equals)), unquoted(trim_copy(line.substr(equals + 1))));
   }
 
   void begin_section(const std::string& line) {
-    const std::string name = line.back() == ']' ? trim(line.substr(1, line.size() - 2)) : "";
+    const std::string name = line.back() == ']' ? trim_copy(line.substr(1, line.size() - 2)) : "";
     const std::vector<std::string> commands = command_names(program_);
     if (std::find(commands.begin(), commands.end(), name) == commands.end()) {
       refuse(fmt::format("there is no command '{}'{}", printable(line), suggestion(name, commands)));

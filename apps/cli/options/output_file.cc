@@ -49,7 +49,6 @@ bool is_named(int descriptor, const std::string& path) {
          open_file.st_dev == named.st_dev;
 }
 
-/// Reads a lock: the number of the process that holds it.
 /// How a lock's content begins, so that no other file of its name is taken for a lock and removed.
 constexpr std::string_view lock_mark = "lock of penstock ";
 

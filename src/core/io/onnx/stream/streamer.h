@@ -130,7 +130,6 @@ class Streamer {
 
   // Rules of operators that read frames.
   void rule_pointwise();
-  void rule_shape();
   void rule_product();
   void rule_gemm();
   void rule_einsum();
