@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "answers/forecast_dates.h"
 #include "answers/step_answers.h"
 #include "answers/written_values.h"
 #include "penstock/error.h"

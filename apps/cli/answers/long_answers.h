@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "penstock/data/rows.h"
-#include "report/row_dates.h"
+#include "report/date_texts.h"
 #include "terminal/terminal.h"
 
 /// Forecasts as a long table: a row for each forecast row and column, with the date that it is for.

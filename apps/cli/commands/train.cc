@@ -10,6 +10,7 @@
 #include "commands/commands.h"
 #include "commands/train/files.h"
 #include "commands/train/options.h"
+#include "commands/train/save_patiently.h"
 #include "commands/train/score.h"
 #include "commands/train/summary.h"
 #include "options/data_options.h"

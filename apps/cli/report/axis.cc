@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "report/chart.h"
-#include "report/row_dates.h"
+#include "report/date_texts.h"
 #include "terminal/units.h"
 
 namespace penstock::cli::reporting {

@@ -11,7 +11,7 @@
 
 #include "penstock/model_file.h"
 #include "penstock/version.h"
-#include "report/row_dates.h"
+#include "report/date_texts.h"
 #include "report/run_charts.h"
 #include "report/verdict.h"
 #include "terminal/units.h"

@@ -7,7 +7,8 @@
 #include <limits>
 #include <numbers>
 
-#include "report/row_dates.h"
+#include "answers/forecast_dates.h"
+#include "report/date_texts.h"
 #include "terminal/units.h"
 
 namespace penstock::cli::reporting {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "report/chart.h"
+#include "report/date_texts.h"
 #include "report/page.h"
-#include "report/row_dates.h"
 
 namespace penstock::cli::reporting {
 namespace {

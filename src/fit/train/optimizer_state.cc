@@ -1,14 +1,11 @@
 #include "train/optimizer_state.h"
 
+#include "train/loss_scale.h"
+
 namespace penstock {
 namespace training {
 
 namespace {
-
-/// Halves hold gradients that are 2^16 times as large as the loss makes them in float, and lose the smallest no more.
-/// Where one overflows the scale is halved; it doubles after so many good steps (Micikevicius et al. 2018).
-constexpr double least_loss_scale = 1.0, greatest_loss_scale = 16777216.0;
-constexpr Index loss_scale_growth_steps = 2000;
 
 OptimizerKind kind_of(Optimizer optimizer) { return static_cast<OptimizerKind>(optimizer); }
 
@@ -47,8 +44,8 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
   rules.average = options.average;
   rules.schedule = static_cast<long long>(options.schedule);
   rules.seed = options.seed;
-  rules.growth = 2.0;
-  rules.backoff = 0.5;
+  rules.growth = loss_scale_growth;
+  rules.backoff = loss_scale_backoff;
   rules.least_scale = least_loss_scale;
   rules.greatest_scale = greatest_loss_scale;
   rules.growth_steps = options.execution.precision == Precision::f16 ? loss_scale_growth_steps : 0;

@@ -14,7 +14,7 @@
 #include "data/batch.h"
 #include "ops/memory/moment.h"
 #include "ops/memory/recording.h"
-#include "ops/product/limits.h"
+#include "ops/product/machine_speed.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 #include "penstock/train/kernel_profile.h"
@@ -344,12 +344,12 @@ Profile measured(auto&& pass, const ops::Target& target, Index passes, double po
   for (int i = 0; i < warm_up; ++i) pass.run(nullptr);
   const double seconds = usual_seconds(pass, passes);
   std::vector<ProfileEntry> entries = entries_of(pass, passes, positions);
-  const ops::Limits limits = ops::measure_limits(pass.queue(), target);
+  const ops::MachineSpeed speed = ops::measure_machine_speed(pass.queue(), target);
   return {.entries = std::move(entries),
           .seconds = seconds,
           .passes = passes,
-          .copied = limits.copied,
-          .products = limits.products};
+          .copied = speed.copied,
+          .products = speed.products};
 }
 
 }  // namespace

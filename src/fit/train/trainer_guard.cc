@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "plan/cell_table.h"
+#include "train/loss_scale.h"
 #include "train/trainer.h"
 
 namespace penstock::training {
@@ -13,7 +14,6 @@ namespace penstock::training {
 namespace {
 
 StepState step_state_of(const RunState& state, bool scaled) {
-  constexpr float first_loss_scale = 65536.0f;
   StepState step =
       ops::first_step_state(scaled ? static_cast<float>(state.loss_scale.value_or(first_loss_scale)) : 1.0f);
   step.step = state.step;

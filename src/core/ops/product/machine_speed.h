@@ -6,13 +6,13 @@ namespace penstock::ops {
 
 class Queue;
 
-/// Limits of a queue's device, measured now, in a fraction of a second.
-struct Limits {
+/// How fast a queue's device copies and multiplies at most, measured now, in a fraction of a second.
+struct MachineSpeed {
   double copied = 0.0;    ///< Bytes read and written in a second by a copy that no cache holds.
   double products = 0.0;  ///< Floating-point operations in a second of one large product of matrices.
 };
 
 /// `target`: its device, type, precision and threads count.
-Limits measure_limits(Queue& queue, const Target& target);
+MachineSpeed measure_machine_speed(Queue& queue, const Target& target);
 
 }  // namespace penstock::ops

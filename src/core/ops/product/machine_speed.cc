@@ -1,4 +1,4 @@
-#include "ops/product/limits.h"
+#include "ops/product/machine_speed.h"
 
 #include <cstring>
 #include <memory>
@@ -69,7 +69,7 @@ double products_in_a_second(Queue& queue, Target target, int threads) {
 
 }  // namespace
 
-Limits measure_limits(Queue& queue, const Target& target) {
+MachineSpeed measure_machine_speed(Queue& queue, const Target& target) {
   const int threads = resolve_threads(target.execution.threads);
   return {copied_in_a_second(queue, threads), products_in_a_second(queue, target, threads)};
 }
