@@ -23,6 +23,7 @@ struct FakeDriver {
   int launch_result = 0;
   std::atomic<int> launches = 0;
   std::function<void(void* const* arguments)> launching = {};  ///< Called by each launch.
+  std::atomic<unsigned> grid = 0;                              ///< Blocks of the last launch.
   void* recorded = nullptr;                                    ///< The stream of the last event.
   std::atomic<int> device_waits = 0;                           ///< Waits for all streams of a device.
 };

@@ -41,8 +41,9 @@ int attribute(int which) {
   }
 }
 
-Result launch(void* const* arguments) {
+Result launch(void* const* arguments, unsigned grid) {
   penstock::test::FakeDriver& driver = *penstock_fake_driver();
+  driver.grid = grid;
   ++driver.launches;
   if (driver.launching) driver.launching(arguments);
   return driver.launch_result;
@@ -93,11 +94,13 @@ Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle, const char*) 
   return *function = static_cast<FunctionHandle>(something), result_success;
 }
 Result cuFuncGetAttribute(int* value, int, FunctionHandle) { return *value = 32, result_success; }
-Result cuLaunchKernel(FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+Result cuLaunchKernel(FunctionHandle, unsigned grid, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                       StreamHandle, void** arguments, void**) {
-  return launch(arguments);
+  return launch(arguments, grid);
 }
-Result cuLaunchKernelEx(const LaunchConfig*, FunctionHandle, void** arguments, void**) { return launch(arguments); }
+Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle, void** arguments, void**) {
+  return launch(arguments, config->grid[0]);
+}
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, FunctionHandle, int, std::size_t) {
   return *count = 1, result_success;
 }

@@ -164,7 +164,7 @@ PlanReport explain(const GpuProductProblem& problem, const GpuModel& gpu) {
   report.machine = describe(gpu);
   for (const ProductRule& rule : product_rules(problem, gpu)) report.alternatives.push_back(attempt(rule));
   const GpuProductPlan plan = plan_gpu_product(problem, gpu);
-  choose(report, plan.warpgroups ? "warpgroups" : "warps", plan);
+  choose(report, plan.pairs ? "pairs" : plan.warpgroups ? "warpgroups" : "warps", plan);
   return report;
 }
 

@@ -121,8 +121,9 @@ std::string work_of(const GpuLayerProblem& problem) {
 }
 
 std::string work_of(const GpuProductProblem& problem) {
-  return fmt::format("product {}x{}x{}{}{}{}", problem.m, problem.n, problem.k, problem.a_transposed ? " A^T" : "",
-                     problem.b_transposed ? " B^T" : "", problem.one_split ? " whole" : "");
+  return fmt::format("product {}x{}x{}{}{}{}{}", problem.m, problem.n, problem.k, problem.a_transposed ? " A^T" : "",
+                     problem.b_transposed ? " B^T" : "", problem.one_split ? " whole" : "",
+                     problem.exact ? " exact" : "");
 }
 
 std::string identity_of(const GpuModel& gpu) {

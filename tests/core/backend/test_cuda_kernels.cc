@@ -8,7 +8,7 @@
 
 #include "backend/cuda/driver/kernel_cache.h"
 #include "backend/cuda/driver/nvrtc.h"
-#include "backend/cuda/product/float_product.h"
+#include "backend/cuda/product/float_pairs.h"
 #include "backend/cuda/product/sum_columns.h"
 #include "backend/cuda/scan/epilogue.h"
 #include "backend/cuda/scan/fused.h"
@@ -184,7 +184,8 @@ TEST_P(EveryChip, ProductsOfFloatsFit) {
     shape.b_stride = sizes.b_transposed ? sizes.k : sizes.n;
     shape.d_stride = sizes.n;
     shape.a_alignment = shape.b_alignment = shape.d_alignment = sizes.alignment;
-    const plan::GpuProductPlan plan = plan_gpu_product(problem_of(shape), chip(GetParam()));
+    plan::GpuProductPlan plan = plan_gpu_product(problem_of(shape), chip(GetParam()));
+    if (plan.pairs) plan = plan_product_without_pairs(problem_of(shape), chip(GetParam()));
     expect_sound(float_product_source(shape, plan), GetParam(), plan.threads() * plan.blocks);
   }
   const Report sums = report_of(compile_kernel(sum_splits_source(), GetParam()).log);
@@ -202,10 +203,27 @@ TEST(Hopper, WarpgroupsFitTheirRegisters) {
         if (a_transposed) shape.epilogue = Epilogue::sum_columns;
         for (const plan::GpuProductPlan& plan : product_plans(problem_of(shape), chip(hopper))) {
           const bool first_or_last = plan.tiles_n == 1 || plan.tiles_n >= 13;
-          if (!plan.warpgroups || !first_or_last || (a_transposed && b_transposed)) continue;
+          if (!plan.warpgroups || plan.pairs || !first_or_last || (a_transposed && b_transposed)) continue;
           expect_sound(float_product_source(shape, plan), hopper, plan.threads());
         }
       }
+    }
+  }
+}
+
+/// The widest tiles, whose sums, twice, take 192 registers, with every epilogue.
+TEST(Hopper, ProductsOfPairsFit) {
+  need_nvrtc(hopper);
+  for (const bool transposed : {false, true}) {
+    ProductShape shape{.m = 1000, .n = 1000, .k = 4096, .a_transposed = transposed, .b_transposed = !transposed};
+    shape.a_stride = transposed ? shape.m : shape.k, shape.b_stride = transposed ? shape.n : shape.k;
+    shape.d_stride = shape.n;
+    shape.epilogue = transposed ? Epilogue::sum_columns : Epilogue::add_bias;
+    for (const bool of_a : {false, true}) expect_sound(split_pairs_source(shape, of_a), hopper, 256);
+    expect_sound(repair_product_source(shape), hopper, 512);
+    for (const plan::GpuProductPlan& plan : product_plans(problem_of(shape), chip(hopper))) {
+      const bool widest = plan.tiles_n == 24, narrowest = plan.tiles_n == 1 && transposed;
+      if (plan.pairs && (widest || narrowest)) expect_sound(float_pairs_source(shape, plan), hopper, plan.threads());
     }
   }
 }

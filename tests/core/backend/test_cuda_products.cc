@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <tuple>
 #include <vector>
 
@@ -157,6 +158,67 @@ TEST_P(FloatProductTest, ByOtherPlansToo) {
   }
 }
 
+class FloatPairsTest : public FloatProductTest {
+ protected:
+  /// Plans with pairs: the best, and the one with the widest tiles.
+  std::vector<plan::GpuProductPlan> plans() const {
+    std::vector<plan::GpuProductPlan> all = product_plans(problem_of(shape), stream->device().model());
+    std::erase_if(all, [](const plan::GpuProductPlan& plan) { return !plan.pairs; });
+    const auto widest = std::ranges::max_element(all, {}, &plan::GpuProductPlan::tiles_n);
+    return all.empty() ? all : std::vector{all.front(), *widest};
+  }
+  float& a_of(Index row, Index inner) {
+    return a[static_cast<std::size_t>(c.a_transposed ? inner * shape.a_stride + row : row * shape.a_stride + inner)];
+  }
+  float& b_of(Index inner, Index column) {
+    return b[static_cast<std::size_t>(c.b_transposed ? column * shape.b_stride + inner
+                                                     : inner * shape.b_stride + column)];
+  }
+  void expect_right_by_pairs() {
+    for (const plan::GpuProductPlan& plan : plans()) {
+      SCOPED_TRACE(plan.explain());
+      std::vector<float> got, got_vector, again, again_vector;
+      const FloatProduct product(stream->device(), shape, plan);
+      run(product, got, got_vector);
+      expect_right(got, got_vector);
+      run(product, again, again_vector);
+      EXPECT_EQ(got, again) << "the same bits when run again";
+      EXPECT_EQ(got_vector, again_vector);
+    }
+  }
+};
+
+TEST_P(FloatPairsTest, KeepWhatIsPromised) { expect_right_by_pairs(); }
+
+/// Floats far smaller than those beside them, in some rows and columns and then in too many to repair.
+TEST_P(FloatPairsTest, AreRepairedOrReplaced) {
+  for (const Index unfit : {5, 40}) {
+    for (Index i = 0; i < unfit; ++i) a_of(i * 3 % c.m, i % c.k) *= 0x1p-50F;
+    b_of(c.k / 2, c.n - 1) *= 0x1p-60F;
+    SCOPED_TRACE(unfit);
+    expect_right_by_pairs();
+  }
+}
+
+TEST_P(FloatPairsTest, PassInfinitiesAndNanOn) {
+  a_of(0, 0) = std::numeric_limits<float>::infinity();
+  b_of(0, c.n - 1) = 0;
+  b_of(c.k - 1, c.n / 2) = std::numeric_limits<float>::quiet_NaN();
+  for (const plan::GpuProductPlan& plan : plans()) {
+    std::vector<float> got, got_vector;
+    run(FloatProduct(stream->device(), shape, plan), got, got_vector);
+    for (Index row = 0; row < c.m; ++row) {
+      for (Index column = 0; column < c.n; ++column) {
+        double want = 0;
+        for (Index inner = 0; inner < c.k; ++inner) want += a_at(row, inner) * b_at(inner, column);
+        const float value = got[static_cast<std::size_t>(row * shape.d_stride + column)];
+        ASSERT_EQ(std::isnan(value), std::isnan(want)) << plan.explain() << row << ", " << column;
+        ASSERT_EQ(std::isinf(value), std::isinf(want)) << plan.explain() << row << ", " << column;
+      }
+    }
+  }
+}
+
 std::vector<Case> cases() {
   std::vector<Case> list = {
       {.name = "ones", .m = 1, .n = 1, .k = 1},
@@ -194,6 +256,8 @@ std::vector<Case> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, FloatProductTest, testing::ValuesIn(cases()),
+                         [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(Cuda, FloatPairsTest, testing::ValuesIn(cases()),
                          [](const auto& param) { return std::string(param.param.name); });
 
 TEST(FloatProductArguments, AreChecked) {

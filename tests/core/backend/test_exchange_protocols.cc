@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "backend/exchange_model.h"
@@ -19,39 +18,8 @@ namespace penstock::test::layout {
 namespace penstock::test {
 namespace {
 
-constexpr unsigned kSchedules = 1000;
-constexpr int kNothing = -1;  // a piece that has not been sent
-
 /// Value of step `step` that block `source` sends.
 int value_of(int step, int source) { return step * 100 + source; }
-
-/// The first schedule that shows an error, as text; nothing if all hold. `begin` adds agents to a machine, and returns
-/// what they share.
-template <class Protocol, class Options>
-std::optional<std::string> first_error(const Options& options) {
-  for (unsigned seed = 0; seed < kSchedules; ++seed) {
-    Machine machine(seed);
-    Protocol protocol(machine, options);
-    try {
-      machine.run();
-    } catch (const ProtocolError& error) {
-      return "schedule " + std::to_string(seed) + ": " + error.what();
-    }
-  }
-  return std::nullopt;
-}
-
-/// Checks a protocol, then that it fails with each of some options changed.
-template <class Protocol, class Options>
-void check(const Options& whole, std::initializer_list<std::pair<const char*, void (*)(Options&)>> changes) {
-  const auto error = first_error<Protocol>(whole);
-  EXPECT_FALSE(error.has_value()) << error.value_or("");
-  for (const auto& [what, change] : changes) {
-    Options changed = whole;
-    change(changed);
-    EXPECT_TRUE(first_error<Protocol>(changed).has_value()) << what << " could be left out";
-  }
-}
 
 // ---- h inside a cluster: cluster_forward.cuh -----------------------------------------------------------------------
 

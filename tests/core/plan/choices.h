@@ -59,8 +59,11 @@ inline Choice choice_of(const GpuProductProblem& problem, const GpuModel& gpu) {
                       problem.a_transposed ? " at" : "", problem.b_transposed ? " bt" : "",
                       problem.one_split ? " one" : ""),
           fmt::format("{} {}x{} {}x{} depth {} blocks {} ahead {} most_m {} shared {} splits {} of {}",
-                      p.warpgroups ? "warpgroups" : "warps", p.teams_m, p.teams_n, p.tiles_m, p.tiles_n, p.depth,
-                      p.blocks, p.ahead, p.most_m, p.shared, p.splits, p.split_k),
+                      p.pairs        ? "pairs"
+                      : p.warpgroups ? "warpgroups"
+                                     : "warps",
+                      p.teams_m, p.teams_n, p.tiles_m, p.tiles_n, p.depth, p.blocks, p.ahead, p.most_m, p.shared,
+                      p.splits, p.split_k),
           p.cycles};
 }
 

@@ -184,6 +184,7 @@ void expect_fit(const GpuProductProblem& problem, const GpuProductPlan& plan, co
   EXPECT_LT((plan.splits - 1) * plan.split_k, problem.k);
   EXPECT_TRUE(!problem.one_split || plan.splits == 1);
   EXPECT_TRUE(!plan.warpgroups || has_warpgroups(gpu));
+  EXPECT_TRUE(!plan.pairs || (plan.warpgroups && plan.split_k % 64 == 0 && !problem.exact));
 }
 
 void expect_fit(const GpuScanProblem& problem, const GpuScanPlan& plan, const GpuModel& gpu) {

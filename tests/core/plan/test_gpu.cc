@@ -257,6 +257,21 @@ TEST(GpuProduct, WarpgroupsAreOfOneGeneration) {
   }
 }
 
+TEST(GpuProduct, LargeOnesAreOfPairs) {
+  GpuProductProblem problem{.m = 32'768, .n = 4096, .k = 1024, .b_transposed = true};
+  const GpuProductPlan plan = plan_gpu_product(problem, h200()), without = plan_product_without_pairs(problem, h200());
+  ASSERT_TRUE(plan.pairs);
+  EXPECT_FALSE(without.pairs);
+  EXPECT_LT(plan.cycles, without.cycles);
+  EXPECT_EQ(plan.split_k % 64, 0) << "one scale";
+  EXPECT_GE(plan.depth, 4);
+  EXPECT_THAT(plan.explain(), HasSubstr("floats as pairs of float16 on tensor cores: tiles of 128 x "));
+  EXPECT_THAT(plan.explain(), HasSubstr("half steps of 64 under way"));
+  EXPECT_FALSE(plan_gpu_product({.m = 1000, .n = 100, .k = 100}, h200()).pairs) << "six more launches";
+  problem.exact = true;
+  EXPECT_FALSE(plan_gpu_product(problem, h200()).pairs);
+}
+
 TEST(GpuProduct, OtherPlansComeBestFirst) {
   const GpuProductProblem problem{.m = 64'000, .n = 100, .k = 200};
   const std::vector<GpuProductPlan> plans = product_plans(problem, h200());

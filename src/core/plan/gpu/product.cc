@@ -29,17 +29,19 @@ std::vector<ProductRule> product_rules(const GpuProductProblem& problem, const G
   std::vector<ProductRule> rules;
   rules.push_back(warp_product_rule(problem, gpu));
   rules.push_back(warpgroup_product_rule(problem, gpu));
+  rules.push_back(pairs_product_rule(problem, gpu));
   return rules;
 }
 
 std::string GpuProductPlan::explain() const {
   const std::string teams = fmt::format("{} x {} {} of {} x {} sums", teams_m, teams_n,
                                         warpgroups ? "warpgroups" : "warps", tiles_m * rows, tiles_n * columns);
-  const std::string room = fmt::format("{} of {}{} in {} KB of shared memory", counted(depth, "step"), step,
-                                       resident() ? ", all there are," : " under way", shared / 1024);
-  return fmt::format(
-      "floats on tensor cores: tiles of {} x {} by {} threads ({}), {}, {} of {}, {} a multiprocessor: {}", tile_m(),
-      tile_n(), threads(), teams, room, counted(splits, "split"), split_k, counted(blocks, "block"), why);
+  const std::string room =
+      fmt::format("{} of {}{} in {} KB of shared memory", counted(depth, pairs ? "half step" : "step"),
+                  pairs ? 2 * step : step, resident() ? ", all there are," : " under way", shared / 1024);
+  return fmt::format("{} on tensor cores: tiles of {} x {} by {} threads ({}), {}, {} of {}, {} a multiprocessor: {}",
+                     pairs ? "floats as pairs of float16" : "floats", tile_m(), tile_n(), threads(), teams, room,
+                     counted(splits, "split"), split_k, counted(blocks, "block"), why);
 }
 
 GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel& gpu) {
@@ -61,12 +63,19 @@ GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel
   return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
+GpuProductPlan plan_product_without_pairs(const GpuProductProblem& problem, const GpuModel& gpu) {
+  check(problem);
+  const std::optional<GpuProductPlan> plan = best_plan(warpgroup_product_rule(problem, gpu));
+  if (!plan) refuse_size(problem);
+  return *plan;
+}
+
 std::vector<GpuProductPlan> product_plans(const GpuProductProblem& problem, const GpuModel& gpu) {
   check(problem);
   std::map<std::array<int, 4>, GpuProductPlan> best;  // by the shape of a block
   for (const ProductRule& rule : product_rules(problem, gpu)) {
     for (GpuProductPlan& plan : best_plans(rule, csp::largest)) {
-      best.try_emplace({plan.warpgroups ? 1 : 0, plan.teams_m, plan.teams_n, plan.tiles_n}, std::move(plan));
+      best.try_emplace({plan.warpgroups + plan.pairs, plan.teams_m, plan.teams_n, plan.tiles_n}, std::move(plan));
     }
   }
   std::vector<GpuProductPlan> plans;

@@ -8,12 +8,14 @@
 
 namespace penstock::plan {
 
-/// D [M, N] = A [M, K] B [K, N] in float32 on tensor cores (src/core/backend/cuda/kernels/product/split_product.cuh).
+/// D [M, N] = A [M, K] B [K, N] in float32 on tensor cores: products of three parts in tf32
+/// (src/core/backend/cuda/kernels/product/split_product.cuh), or of pairs of float16 (float_pairs.cuh).
 struct GpuProductProblem {
   Index m = 1, n = 1, k = 1;
   bool a_transposed = false;  ///< A is [K, M] in memory.
   bool b_transposed = false;  ///< B is [N, K] in memory.
   bool one_split = false;     ///< K must not be split.
+  bool exact = false;         ///< A row's bits must not depend on other rows.
   bool operator==(const GpuProductProblem&) const = default;
 };
 
@@ -24,9 +26,10 @@ struct GpuProductProblem {
 struct GpuProductPlan {
   static constexpr int rows = 16, columns = 8, step = 32;  // rows and columns of a tile of sums, and a step of K
   bool warpgroups = false;
+  bool pairs = false;            ///< Warpgroups that multiply pairs of float16, made before the product.
   int teams_m = 1, teams_n = 1;  ///< Teams of a block along M and N.
   int tiles_m = 2, tiles_n = 1;  ///< Tiles of a team along M and N.
-  int depth = 2;                 ///< Steps of K that a block holds or waits for.
+  int depth = 2;                 ///< Steps of K that a block holds or waits for; with pairs, half steps of 64.
   int blocks = 1;                ///< Blocks per multiprocessor.
   int ahead = 1;                 ///< Warpgroups: steps of A that are loaded ahead.
   Index most_m = 0;              ///< Warpgroups: maximum number of blocks along M; each continues with further rows.
@@ -40,7 +43,7 @@ struct GpuProductPlan {
   int tile_m() const { return teams_m * tiles_m * rows; }
   int tile_n() const { return teams_n * tiles_n * columns; }
   /// Returns whether all steps of a split are in shared memory at the same time.
-  bool resident() const { return warpgroups && split_k <= Index{depth} * step; }
+  bool resident() const { return warpgroups && !pairs && split_k <= Index{depth} * step; }
   Index grid_m(Index m) const { return (m + tile_m() - 1) / tile_m(); }
   Index blocks_m(Index m) const { return warpgroups ? std::min(most_m, grid_m(m)) : grid_m(m); }
   Index grid_n(Index n) const { return (n + tile_n() - 1) / tile_n(); }
@@ -53,6 +56,10 @@ inline bool has_warpgroups(const GpuModel& gpu) { return gpu.architecture() == 9
 
 /// Returns the plan for a product. Throws Error(invalid_argument) for sizes below one or too large for one launch.
 GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel& gpu);
+
+/// Returns the best plan by warpgroups without pairs, for chips that have them: with it, products of pairs are made
+/// again if too many of their floats do not fit.
+GpuProductPlan plan_product_without_pairs(const GpuProductProblem& problem, const GpuModel& gpu);
 
 /// Returns plans for measurements, one for each shape of a block, the best estimate first.
 std::vector<GpuProductPlan> product_plans(const GpuProductProblem& problem, const GpuModel& gpu);

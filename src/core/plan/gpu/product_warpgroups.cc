@@ -50,17 +50,11 @@ void set_blocks_over_m(GpuProductPlan& plan, const GpuProductProblem& problem, c
   plan.most_m = (plan.most_m + passes - 1) / passes;
 }
 
-/// Value of the wanted splits that means: as many as fill the GPU.
-constexpr csp::Integer kFillsGpu = 0;
-
 }  // namespace
 
 ProductRule warpgroup_product_rule(const GpuProductProblem& problem, const GpuModel& gpu) {
   ProductRule rule{.name = "warpgroups"};
-  if (!has_warpgroups(gpu)) {
-    rule.refused = fmt::format("their instructions are of sm_90, and {} is of sm_{}", gpu.name, gpu.architecture());
-    return rule;
-  }
+  if (rule.refused = no_warpgroups(gpu); !rule.refused.empty()) return rule;
   const int most_columns = problem.a_transposed ? 112 : 128;  // twice their sums fit the registers
   csp::Model& m = rule.model;
   const auto teams_n = rule.var("warpgroups_n", {1, 2});

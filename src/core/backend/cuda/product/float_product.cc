@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/driver/range.h"
+#include "backend/cuda/product/float_pairs.h"
 #include "backend/cuda/product/sum_splits.h"
 #include "backend/cuda/product/warpgroup_multiply.h"
 #include "backend/cuda/scan/scan.h"
@@ -10,13 +11,6 @@
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/product/float_product_arguments.h"
-
-/// Bytes of one copy of a matrix' row of `columns` factors.
-int piece_of(int alignment, Index stride, Index columns) {
-  return common_alignment(std::min(alignment, 16), {4 * stride, 4 * columns});
-}
 
 /// Two columns of D are stored at once where each pair lies within a row and is aligned.
 int vector_of(const ProductShape& shape) {
@@ -36,10 +30,21 @@ ProductShape checked(const ProductShape& shape) {
 
 }  // namespace
 
+int piece_of(int alignment, Index stride, Index columns) {
+  return common_alignment(std::min(alignment, 16), {4 * stride, 4 * columns});
+}
+
+int stored_columns(const ProductShape& shape, const plan::GpuProductPlan& plan) {
+  if (plan.splits == 1) return vector_of(shape);
+  // Splits go to the workspace, row after row.
+  return partial_floats(shape) % 2 == 0 && shape.n % 2 == 0 ? 2 : 1;
+}
+
 plan::GpuProductProblem problem_of(const ProductShape& shape) {
   plan::GpuProductProblem problem{.m = shape.m, .n = shape.n, .k = shape.k};
   problem.a_transposed = shape.a_transposed, problem.b_transposed = shape.b_transposed;
   problem.one_split = shape.epilogue == Epilogue::add_bias || shape.exact;
+  problem.exact = shape.exact;
   if (shape.exact) problem.m = kExactRows;
   return problem;
 }
@@ -47,8 +52,6 @@ plan::GpuProductProblem problem_of(const ProductShape& shape) {
 KernelSource float_product_source(const ProductShape& shape, const plan::GpuProductPlan& plan) {
   KernelSource source;
   source.entry = "FloatProduct";
-  // Splits go to the workspace, row after row.
-  const bool pairs = plan.splits > 1 ? partial_floats(shape) % 2 == 0 && shape.n % 2 == 0 : vector_of(shape) == 2;
   source.constants = {
       {"constexpr int kTeamsM", plan.teams_m},
       {"constexpr int kTeamsN", plan.teams_n},
@@ -59,7 +62,7 @@ KernelSource float_product_source(const ProductShape& shape, const plan::GpuProd
       {"constexpr bool kTransposedB", shape.b_transposed},
       {"constexpr int kPieceA", piece_of(shape.a_alignment, shape.a_stride, shape.a_transposed ? shape.m : shape.k)},
       {"constexpr int kPieceB", piece_of(shape.b_alignment, shape.b_stride, shape.b_transposed ? shape.k : shape.n)},
-      {"constexpr int kVector", pairs ? 2 : 1},
+      {"constexpr int kVector", stored_columns(shape, plan)},
       {"constexpr bool kBias", shape.epilogue == Epilogue::add_bias},
       {"constexpr int kBlocks", plan.blocks},
       {"constexpr int kSharedBytes", plan.shared}};
@@ -93,18 +96,27 @@ FloatProduct::FloatProduct(Device& device, const ProductShape& shape)
     : FloatProduct(device, shape, plan_gpu_product(problem_of(shape), device.model())) {}
 
 FloatProduct::FloatProduct(Device& device, const ProductShape& shape, const plan::GpuProductPlan& plan)
-    : shape_(checked(shape)), plan_(plan), kernel_(&Kernel::load(device, float_product_source(shape, plan))) {
+    : shape_(checked(shape)), plan_(plan) {
+  if (plan.pairs) {
+    pairs_ = std::make_shared<const FloatPairs>(device, shape, plan);
+  } else {
+    kernel_ = &Kernel::load(device, float_product_source(shape, plan));
+  }
   require(shape.epilogue != Epilogue::add_bias || plan.splits == 1,
           "a bias is added to a product of one split, not of {}", plan.splits);
   if (plan.splits > 1) splits_ = &Kernel::load(device, sum_splits_source());
 }
 
-std::size_t FloatProduct::workspace_bytes() const {
+std::size_t FloatProduct::splits_bytes() const {
   return plan_.splits > 1 ? static_cast<std::size_t>(4 * plan_.splits * partial_floats(shape_)) : 0;
 }
 
+std::size_t FloatProduct::workspace_bytes() const {
+  return pairs_ ? padded(splits_bytes()) + pairs_->workspace_bytes() : splits_bytes();
+}
+
 void FloatProduct::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
-                       StreamHandle stream, bool add) const {
+                       StreamHandle stream, bool add, DeviceAddress unfit) const {
   const Range range("penstock fp32 GEMM");
   const auto fits = [](DeviceAddress address, int alignment) {
     return address % static_cast<DeviceAddress>(std::min(alignment, 16)) == 0;
@@ -129,13 +141,24 @@ void FloatProduct::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, Device
   arguments.tiles_m = static_cast<int>(plan_.blocks_m(shape_.m));
   arguments.tiles_n = static_cast<int>(plan_.grid_n(shape_.n));
   arguments.add = whole && add ? 1 : 0;
-  const Index blocks = plan_.splits * arguments.tiles_m * arguments.tiles_n;
-  kernel_->launch(static_cast<unsigned>(blocks), static_cast<unsigned>(plan_.threads()), arguments, stream);
-  if (!whole) add_splits(d, has_sums ? vector : 0, workspace, stream, add);
+  const DeviceAddress pairs = workspace + padded(splits_bytes());
+  if (pairs_) unfit = pairs_->counts(pairs);
+  arguments.unfit = device_pointer<const int>(unfit);
+  if (pairs_) {
+    pairs_->multiply(arguments, pairs, stream);
+  } else {
+    const Index blocks = plan_.splits * arguments.tiles_m * arguments.tiles_n;
+    kernel_->launch(static_cast<unsigned>(blocks), static_cast<unsigned>(plan_.threads()), arguments, stream);
+  }
+  if (!whole) add_splits(d, has_sums ? vector : 0, workspace, stream, add, unfit);
+  if (!pairs_) return;
+  arguments.d = device_pointer<float>(d), arguments.d_stride = shape_.d_stride;
+  pairs_->repair(arguments, pairs, stream);
+  pairs_->replace(a, b, d, vector, pairs, stream, add);
 }
 
 void FloatProduct::add_splits(DeviceAddress d, DeviceAddress sums, DeviceAddress workspace, StreamHandle stream,
-                              bool add) const {
+                              bool add, DeviceAddress unfit) const {
   SumSplitsArguments arguments{};
   arguments.partial = device_pointer<const float>(workspace);
   arguments.d = device_pointer<float>(d);
@@ -143,6 +166,7 @@ void FloatProduct::add_splits(DeviceAddress d, DeviceAddress sums, DeviceAddress
   arguments.d_stride = shape_.d_stride, arguments.m = shape_.m, arguments.n = shape_.n;
   arguments.splits = static_cast<int>(plan_.splits);
   arguments.add = add ? 1 : 0;
+  arguments.unfit = device_pointer<const int>(unfit);
   const Index blocks = (partial_floats(shape_) + kSplitAcross - 1) / kSplitAcross;
   splits_->launch(static_cast<unsigned>(blocks), kSplitGroups * kSplitAcross, arguments, stream);
 }

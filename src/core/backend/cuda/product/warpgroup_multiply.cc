@@ -59,27 +59,38 @@ std::string warpgroup_multiply_halves(int columns, plan::Storage storage) {
       list(sums, [](int i) { return fmt::format("\"+f\"(sum[{}])", i); }));
 }
 
-std::string warpgroup_multiply_recurrent(int columns, plan::Storage storage) {
+namespace {
+
+/// A multiplication of 16-bit numbers whose first factor is in `words` operands (`inputs`): a description, or
+/// registers.
+std::string multiply_or_set(std::string_view name, std::string_view parameter, int columns, plan::Storage storage,
+                            int words, std::string_view orders, std::string_view inputs) {
   require_columns(columns);
   require(storage != plan::Storage::f32, "halves are bf16 or f16, not f32");
-  const int sums = columns / 2;
+  const int sums = columns / 2, after = sums + words;
   const std::string registers = list(sums, [](int i) { return fmt::format("%{}", i); });
   const std::string results = list(sums, [](int i) { return fmt::format("\"+f\"(sum[{}])", i); });
-  const auto text = [&](std::string_view name, std::string_view parameter, std::string_view operand, int after,
-                        std::string_view orders, std::string_view inputs) {
-    return fmt::format(
-        "PENSTOCK_DEVICE void {}(float (&sum)[{}], {}, unsigned long long b, int add) {{\n"
-        "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
-        "      \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, {}, %{}, add, {};\\n}}\"\n"
-        "      : {}\n"
-        "      : {}, \"l\"(b), \"r\"(add));\n}}\n",
-        name, sums, parameter, after + 1, columns, to_string(storage), to_string(storage), registers, operand, after,
-        orders, results, inputs);
-  };
-  const std::string held = fmt::format("{{%{}, %{}, %{}, %{}}}", sums, sums + 1, sums + 2, sums + 3);
-  return text("MultiplyShared", "unsigned long long a", fmt::format("%{}", sums), sums + 1, "1, 1, 0, 0", "\"l\"(a)") +
-         text("MultiplyHeld", "const unsigned (&a)[4]", held, sums + 4, "1, 1, 0",
-              "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])");
+  const std::string operands = list(words, [&](int i) { return fmt::format("%{}", sums + i); });
+  return fmt::format(
+      "PENSTOCK_DEVICE void {}(float (&sum)[{}], {}, unsigned long long b, int add) {{\n"
+      "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
+      "      \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, {}, %{}, add, {};\\n}}\"\n"
+      "      : {}\n"
+      "      : {}, \"l\"(b), \"r\"(add));\n}}\n",
+      name, sums, parameter, after + 1, columns, to_string(storage), to_string(storage), registers,
+      words == 1 ? operands : "{" + operands + "}", after, orders, results, inputs);
+}
+
+}  // namespace
+
+std::string warpgroup_multiply_shared(int columns, plan::Storage storage) {
+  return multiply_or_set("MultiplyShared", "unsigned long long a", columns, storage, 1, "1, 1, 0, 0", "\"l\"(a)");
+}
+
+std::string warpgroup_multiply_recurrent(int columns, plan::Storage storage) {
+  return warpgroup_multiply_shared(columns, storage) +
+         multiply_or_set("MultiplyHeld", "const unsigned (&a)[4]", columns, storage, 4, "1, 1, 0",
+                         "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])");
 }
 
 }  // namespace penstock::cuda

@@ -14,8 +14,11 @@ std::string warpgroup_multiply(int columns);
 /// by side, which adds to 64 rows of `columns` sums.
 std::string warpgroup_multiply_halves(int columns, plan::Storage storage);
 
-/// The text of MultiplyShared(sum, a, b, add) and MultiplyHeld(sum, a, b, add) of dense/warpgroup_forward.cuh: as
-/// above, the first factor in shared memory or in registers, which add to the sums or, with `add` 0, set them.
+/// The text of MultiplyShared(sum, a, b, add): as above, but with `add` 0 it sets the sums.
+std::string warpgroup_multiply_shared(int columns, plan::Storage storage);
+
+/// The same, and the text of MultiplyHeld(sum, a, b, add) of dense/warpgroup_forward.cuh, whose first factor is in
+/// registers.
 std::string warpgroup_multiply_recurrent(int columns, plan::Storage storage);
 
 }  // namespace penstock::cuda

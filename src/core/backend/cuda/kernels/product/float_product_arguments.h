@@ -13,4 +13,5 @@ struct FloatProductArguments {
   long long split_k;     // of K, of a block
   int tiles_m, tiles_n;  // blocks over M and N
   int add;               // to what D holds
+  const int* unfit;      // null, or counts: nothing is made unless there are too many (unfit.cuh)
 };

@@ -3,10 +3,13 @@
 //
 // Constants of the plan: kGroups (parts), kAcross (elements of a block).
 
+#include "backend/cuda/kernels/product/paired_matrix.h"
 #include "backend/cuda/kernels/product/sum_splits_arguments.h"
+#include "backend/cuda/kernels/product/unfit.cuh"
 
 extern "C" __global__ void __launch_bounds__(kAcross* kGroups, 1)
     SumSplits(const __grid_constant__ SumSplitsArguments args) {
+  if (args.unfit != nullptr && TooManyUnfit(args.unfit)) return;
   __shared__ float part[kGroups][kAcross];
   const int lane = threadIdx.x % kAcross, group = threadIdx.x / kAcross;
   const Index product = args.m * args.n, all = product + (args.sums == nullptr ? 0 : args.m);

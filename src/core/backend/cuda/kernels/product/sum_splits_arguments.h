@@ -7,5 +7,6 @@ struct SumSplitsArguments {
   float* sums;           // [M] or null
   long long d_stride, m, n;
   int splits;
-  int add;  // to what D holds
+  int add;           // to what D holds
+  const int* unfit;  // null, or counts: D stays as it is if there are too many (unfit.cuh)
 };

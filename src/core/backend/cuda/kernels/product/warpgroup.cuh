@@ -2,6 +2,8 @@
 // signal by barriers in shared memory which parts are there. The host writes Multiply() itself for the number of
 // columns (warpgroup_multiply.cc).
 
+#include "backend/cuda/kernels/product/shared_matrix.cuh"
+
 constexpr int kWarpgroup = 128;
 
 /// Registers that this warpgroup's threads have from now on: the sum over a block stays what the launch gave it.
@@ -47,6 +49,10 @@ PENSTOCK_DEVICE void WaitForProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+/// Keeps the compiler from moving reads and writes of a sum past this place: it does not know which multiplications
+/// under way use its register.
+PENSTOCK_DEVICE void Settle(float& sum) { asm volatile("" : "+f"(sum)::"memory"); }
+
 /// Two warpgroups take turns: each waits for its own and passes the other's on.
 PENSTOCK_DEVICE void WaitForTurn(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(2 * kWarpgroup) : "memory");
@@ -54,26 +60,3 @@ PENSTOCK_DEVICE void WaitForTurn(int group) {
 PENSTOCK_DEVICE void PassTurn(int group) {
   asm volatile("bar.arrive %0, %1;" ::"r"(1 + group), "n"(2 * kWarpgroup) : "memory");
 }
-
-/// Columns of a matrix in shared memory as the tensor cores read them: `kBytes` of each, column after column, the
-/// pieces of 16 bytes of a column in an order that goes round with its number: where 128 bytes are a column, piece p of
-/// column n lies at p ^ (n % 8). Begins at a multiple of 1,024 bytes.
-template <int kBytes>
-struct MatrixOfColumnsOf {
-  static constexpr int bytes = kBytes;
-  static_assert(kBytes == 128 || kBytes == 64, "orders that Hopper has");
-
-  /// Returns the place of a piece of 16 bytes of a column.
-  PENSTOCK_DEVICE int place(int column, int piece) {
-    static_assert(kBytes == 128, "the order above");
-    return column * bytes + ((piece ^ (column & 7)) << 4);
-  }
-
-  /// The description of it from `offset` bytes within those of a column on.
-  PENSTOCK_DEVICE unsigned long long describe(const char* matrix, int offset) {
-    constexpr unsigned long long eight_columns = 8 * bytes / 16, order = kBytes == 128 ? 1 : 2;
-    const unsigned address = (unsigned)__cvta_generic_to_shared(matrix) + offset;
-    return (address & 0x3ffff) >> 4 | 1ull << 16 | eight_columns << 32 | order << 62;
-  }
-};
-using MatrixOfColumns = MatrixOfColumnsOf<128>;

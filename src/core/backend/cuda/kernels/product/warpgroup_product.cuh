@@ -14,6 +14,8 @@
 #include "backend/cuda/kernels/product/warpgroup.cuh"
 
 #include "backend/cuda/kernels/product/float_product_arguments.h"
+#include "backend/cuda/kernels/product/paired_matrix.h"
+#include "backend/cuda/kernels/product/unfit.cuh"
 
 constexpr int kGroupColumns = kTilesN * kColumns, kGroupRows = kTilesM * kRows;
 constexpr int kConsumers = kTeamsM * kTeamsN;
@@ -48,25 +50,9 @@ struct ProductShared {
 };
 static_assert(sizeof(ProductShared) + 1024 <= kSharedBytes, "the plan knows how much shared memory there is");
 
-/// The first `exist` of four neighbouring factors of a row, and zeros.
-template <int kPiece>
-PENSTOCK_DEVICE void ReadFour(const float* from, int exist, float* four) {
-  if constexpr (kPiece == 16) {
-    const float4 all = exist > 0 ? __ldg((const float4*)from) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    four[0] = all.x, four[1] = all.y, four[2] = all.z, four[3] = all.w;
-  } else if constexpr (kPiece == 8) {
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const float2 two = i < exist ? __ldg((const float2*)(from + i)) : make_float2(0.0f, 0.0f);
-      four[i] = two.x, four[i + 1] = two.y;
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) four[i] = i < exist ? __ldg(from + i) : 0.0f;
-  }
-}
-
 #include "backend/cuda/kernels/product/product_place.cuh"
+#include "backend/cuda/kernels/product/read_four.cuh"
+#include "backend/cuda/kernels/product/store_sums.cuh"
 
 /// A block's share: a place, and the same columns of the rows further down.
 struct Share : TilePlace {
@@ -75,16 +61,6 @@ struct Share : TilePlace {
 
   __device__ __forceinline__ explicit Share(const FloatProductArguments& args)
       : TilePlace(args), m_step((Index)args.tiles_m * kTileM), stages((int)((k_end - k + kStage - 1) / kStage)) {}
-};
-
-/// Counts the stages of shared memory in a ring.
-struct StageCount {
-  int stage = 0;
-  unsigned parity = 0;
-
-  __device__ __forceinline__ void next() {
-    if (++stage == kDepth) stage = 0, parity ^= 1;
-  }
 };
 
 /// Part of a stage of B that a thread copies at a time. For B [N, K]: four factors of a column, so that eight threads
@@ -153,20 +129,20 @@ PENSTOCK_DEVICE void Produce(const FloatProductArguments& args, const Share& sha
   PartOfB part[parts];
 #pragma unroll
   for (int n = 0; n < parts; ++n) part[n].load(args, share, share.k, first + n * kWarpgroup);
-  StageCount at;
+  RingPlace at;
 #pragma unroll 1
   for (Index m = share.m; m < args.m; m += share.m_step) {
 #pragma unroll 1
-    for (int stage = 0; stage < share.stages; ++stage, at.next()) {
+    for (int stage = 0; stage < share.stages; ++stage, at.next(kDepth)) {
       const Index next = share.k + (stage + 1 == share.stages ? 0 : (stage + 1) * kStage);
-      shared.empty[at.stage].wait(at.parity ^ 1);
+      shared.empty[at.place].wait(at.parity ^ 1);
 #pragma unroll
       for (int n = 0; n < parts; ++n) {
-        part[n].split(shared, at.stage, first + n * kWarpgroup);
+        part[n].split(shared, at.place, first + n * kWarpgroup);
         part[n].load(args, share, next, first + n * kWarpgroup);
       }
       ShowTensorCores();
-      shared.full[at.stage].arrive();
+      shared.full[at.place].arrive();
     }
   }
 }
@@ -276,34 +252,6 @@ PENSTOCK_DEVICE void MultiplyStage(float (&part)[kSums], const SplitFactors& a, 
   CommitMultiplying();
 }
 
-/// A thread's sums, column by column of eight: of row r columns 2t and 2t + 1, then of row r + 8. `kAdd`: to what D
-/// holds.
-template <bool kAdd>
-PENSTOCK_DEVICE void StoreSums(const FloatProductArguments& args, const Share& share, Index row, Index column,
-                               const float (&sum)[kSums]) {
-  float* const d = args.d + share.split * args.d_split + row * args.d_stride + column;
-  const int columns = (int)min(args.n - column, (Index)kGroupColumns);
-#pragma unroll
-  for (int n = 0; n < kGroupColumns; n += 8) {
-#pragma unroll
-    for (int i = 0; i < 2; i += kVector) {
-      if (n + i >= columns) break;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (row + 8 * half >= args.m) continue;
-        float* to = d + 8 * half * args.d_stride + n + i;
-        float value[kVector];
-        for (int v = 0; v < kVector; ++v) value[v] = sum[n / 2 + 2 * half + i + v] + (kAdd ? to[v] : 0.0f);
-        if constexpr (kVector == 2) {
-          *(float2*)to = make_float2(value[0], value[1]);
-        } else {
-          *to = value[0];
-        }
-      }
-    }
-  }
-}
-
 /// Sums of A's factors over K, if they are wanted and nobody else makes them.
 struct FactorSums {
   float sum[2] = {};
@@ -334,7 +282,7 @@ struct Consumer {
   ProductShared& shared;
   int group, first_row, first_column;  // of the warpgroup's threads in the tile
   CopiesOfA copies;
-  StageCount at;
+  RingPlace at;
   ThreadFactors factors;
   FactorSums factor_sums;
   float sum[kSums];
@@ -368,19 +316,19 @@ struct Consumer {
   __device__ __forceinline__ void add_stage() {
     const SplitFactors split(factors);
     if (adds_factors()) factor_sums.add(factors);
-    if constexpr (!kResident) shared.full[at.stage].wait(at.parity);
+    if constexpr (!kResident) shared.full[at.place].wait(at.parity);
     // One group multiplies while the other splits and adds: side by side, both would be ready at the same time.
     WaitForTurn(group);
     float part[kSums];
     const int begin = first_column * MatrixOfColumns::bytes;
-    MultiplyStage<kWhole>(part, split, shared.high[at.stage] + begin, shared.low[at.stage] + begin);
+    MultiplyStage<kWhole>(part, split, shared.high[at.place] + begin, shared.low[at.place] + begin);
     PassTurn(1 - group);
     read_factors();
     WaitForProducts();
-    if (!kResident && threadIdx.x % kWarp == 0) shared.empty[at.stage].arrive();
+    if (!kResident && threadIdx.x % kWarp == 0) shared.empty[at.place].arrive();
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sum[i] += part[i];
-    at.next();
+    at.next(kDepth);
   }
 
   /// Zeros, or the bias.
@@ -397,12 +345,12 @@ struct Consumer {
 #pragma unroll 1
       for (int n = 1; n < share.stages; ++n) add_stage<true>();
       add_stage<!kHalfLast>();
-      if (kResident) at = StageCount();
+      if (kResident) at = RingPlace();
       const Index row = m + first_row, column = share.n + first_column + threadIdx.x % 4 * 2;
       if (args.add) {
-        StoreSums<true>(args, share, row, column, sum);
+        StoreSums<true>(args, share.split, row, column, sum);
       } else {
-        StoreSums<false>(args, share, row, column, sum);
+        StoreSums<false>(args, share.split, row, column, sum);
       }
       if (adds_factors()) factor_sums.store(args, share, row);
     }
@@ -414,6 +362,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
   extern __shared__ __align__(16) char memory[];
   const unsigned ahead = -(unsigned)__cvta_generic_to_shared(memory) & 1023;
   ProductShared& shared = *(ProductShared*)(memory + ahead);
+  if (args.unfit != nullptr && !TooManyUnfit(args.unfit)) return;
   const Share share(args);
   if (threadIdx.x == 0) {
 #pragma unroll 1

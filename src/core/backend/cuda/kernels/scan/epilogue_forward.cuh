@@ -80,16 +80,6 @@ struct TileSpan {
   __device__ __forceinline__ void next() { tile += gridDim.x; }
 };
 
-/// Counts places of shared memory in a ring.
-struct RingPlace {
-  int place = 0;
-  unsigned parity = 0;
-
-  __device__ __forceinline__ void next(int places) {
-    if (++place == places) place = 0, parity ^= 1;
-  }
-};
-
 /// The position in T that a tile's first line in shared memory holds. Descending recurrences read its lines backwards,
 /// and their last chunk begins with the row: copies begin nowhere before it.
 PENSTOCK_DEVICE int FirstTime(const Span& row, int chunk) {

@@ -1,0 +1,109 @@
+// Splits a matrix of floats into pairs of float16 for float_pairs.cuh. Each 64 of K of a row have a scale, a power of
+// two that makes the largest of them 2^14 to 2^15. A scaled float is high + low / 2^11; high has its first 11 bits, low
+// the next 11. So a pair keeps a float to 2^-22 of it. That holds down to 2^-28 of the largest of the 64, and below for
+// floats that need few bits; a row with another float, infinity or NaN is unfit.
+//
+// Constants of the plan: kTransposed (the matrix lies as [K, rows]), kPiece (bytes of one access), kSums (of the floats
+// of each 64), kNarrow (scales are confined, so that float_pairs.cuh can apply those of both matrices one by one).
+
+#include "backend/cuda/kernels/product/read_four.cuh"
+
+#include "backend/cuda/kernels/dense/sm90.cuh"
+
+#include "backend/cuda/kernels/product/warpgroup.cuh"
+
+#include "backend/cuda/kernels/product/paired_matrix.h"
+
+constexpr int kThreads = 256, kBlock = PairedMatrix::block;
+/// Eight threads share the 64 floats of a row that lie side by side; where rows do, a thread has all of them.
+constexpr int kSharers = kTransposed ? 1 : 8, kFloats = kBlock / kSharers, kRowsAtOnce = kThreads / kSharers;
+
+/// 64 of K of a row, and a thread's share of them.
+struct RowBlock {
+  Index row, block;
+  int piece;  // of eight floats, the thread's first
+  float value[kFloats];
+
+  __device__ __forceinline__ explicit RowBlock(const SplitPairsArguments& args) {
+    const auto blocks = (unsigned)((args.k + kBlock - 1) / kBlock);
+    block = blockIdx.x % blocks;
+    row = (Index)(blockIdx.x / blocks) * kRowsAtOnce + threadIdx.x / kSharers;
+    piece = threadIdx.x % kSharers;
+    const Index k = block * kBlock + piece * 8;
+    const int exist = row < args.rows ? (int)min(max(args.k - k, 0ll), (Index)kFloats) : 0;
+    if constexpr (kTransposed) {
+      const float* from = args.matrix + k * args.stride + row;
+#pragma unroll
+      for (int i = 0; i < kFloats; ++i, from += args.stride) value[i] = i < exist ? __ldg(from) : 0.0f;
+    } else {
+      const float* from = args.matrix + row * args.stride + k;
+#pragma unroll
+      for (int i = 0; i < kFloats; i += 4) ReadFour<kPiece>(from + i, exist - i, value + i);
+    }
+  }
+};
+
+/// The largest float's bits without the sign, and the sum, of all threads that share a row.
+struct BlockSums {
+  unsigned most = 0;
+  float sum = 0.0f;
+
+  __device__ __forceinline__ explicit BlockSums(const RowBlock& floats) {
+#pragma unroll
+    for (int i = 0; i < kFloats; ++i) {
+      most = max(most, __float_as_uint(floats.value[i]) & 0x7fffffffu);
+      sum += floats.value[i];
+    }
+#pragma unroll
+    for (int other = 1; other < kSharers; other *= 2) {
+      most = max(most, __shfl_xor_sync(~0u, most, other));
+      sum += __shfl_xor_sync(~0u, sum, other);
+    }
+  }
+};
+
+/// Two scaled floats as pairs. Returns whether the pairs keep them.
+PENSTOCK_DEVICE bool SplitTwo(const float* value, float up, unsigned& high, unsigned& low) {
+  float scaled[2], rest[2];
+  for (int i = 0; i < 2; ++i) scaled[i] = value[i] * up;
+  high = F16::narrow(scaled[0], scaled[1]);
+  for (int i = 0; i < 2; ++i) rest[i] = (scaled[i] - F16::widen(high >> 16 * i & 0xffff)) * 0x1p11f;
+  low = F16::narrow(rest[0], rest[1]);
+  bool fit = true;
+  for (int i = 0; i < 2; ++i) {  // false for NaN
+    const float lost = fabsf(rest[i] - F16::widen(low >> 16 * i & 0xffff));
+    fit = fit && lost <= fabsf(scaled[i]) * 0x1p-11f && (scaled[i] != 0.0f || value[i] == 0.0f);
+  }
+  return fit;
+}
+
+PENSTOCK_DEVICE void MarkUnfit(const PairedMatrix& pairs, Index row) {
+  if (atomicExch(pairs.unfit + row, 1) != 0) return;
+  const int place = atomicAdd(pairs.count, 1);
+  if (place < PairedMatrix::most_repaired) pairs.list[place] = (int)row;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) SplitPairs(const __grid_constant__ SplitPairsArguments args) {
+  const RowBlock floats(args);
+  const BlockSums of(floats);
+  // With a float's bias of 127. All below 2^-112 have one scale, which makes the last bits of any float 2^-23.
+  const unsigned exponent = max(of.most >> 23, 15u);
+  const float up = __uint_as_float((268 - exponent) << 23), down = __uint_as_float((exponent - 14) << 23);
+  const PairedMatrix& pairs = args.pairs;
+  if (floats.row >= pairs.rows) return;
+  bool fit = !kNarrow || of.most == 0 || (exponent >= 127 - 60 && exponent <= 127 + 100);
+  const Index line = floats.block * pairs.rows + floats.row;
+#pragma unroll
+  for (int first = 0; first < kFloats; first += 8) {
+    unsigned high[4], low[4];
+    for (int i = 0; i < 4; ++i) fit = SplitTwo(floats.value + first + 2 * i, up, high[i], low[i]) && fit;
+    const int place = MatrixOfColumns::place((int)(floats.row & 7), floats.piece + first / 8);
+    const Index at = (line & ~7ll) * PairedMatrix::line + place;
+    *(uint4*)(pairs.high + at) = make_uint4(high[0], high[1], high[2], high[3]);
+    *(uint4*)(pairs.low + at) = make_uint4(low[0], low[1], low[2], low[3]);
+  }
+  if (!fit) MarkUnfit(pairs, floats.row);
+  if (floats.piece > 0) return;
+  pairs.scale[line] = down;
+  if constexpr (kSums) pairs.sums[line] = of.sum;
+}
