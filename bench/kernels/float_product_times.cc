@@ -155,10 +155,14 @@ bool time_engine(const Case& c, const std::string& text, const std::string& name
     return false;
   }
   const double ms = clock.median([&] { matrices.run(engine, workspace); });
+  std::string kernels;
+  clock.median([&] {  // of the last run
+    kernels = times_of_kernels(stream, [&] { matrices.run(engine, workspace); });
+  });
   const double products =
       static_cast<double>(c.shape.m) * static_cast<double>(c.shape.n) * static_cast<double>(c.shape.k);
-  fmt::print("| {} | {} | {:.4f} ms | {:.0f} TFLOP/s | {:.3g} | {} |\n", text, name, ms, 2e-9 * products / ms, error,
-             plan);
+  fmt::print("| {} | {} | {:.4f} ms | {:.0f} TFLOP/s | {:.3g} | {} | {} |\n", text, name, ms, 2e-9 * products / ms,
+             error, kernels, plan);
   std::fflush(stdout);
   return true;
 }
@@ -193,7 +197,7 @@ int main(int argc, char** argv) {
     if (cases.empty()) cases.assign(std::begin(kUsual), std::end(kUsual));
     Stream stream(penstock::cuda::Device::get(0));
     Clock clock(stream);
-    fmt::print("| M,N,K | algorithm | time | rate | error | plan |\n|---|---|---|---|---|---|\n");
+    fmt::print("| M,N,K | algorithm | time | rate | error | kernels | plan |\n|---|---|---|---|---|---|---|\n");
     return measure_each(cases, [&](const std::string& text) { return time_case(text, all, stream, clock); }) ? 0 : 1;
   });
 }

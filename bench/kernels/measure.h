@@ -15,6 +15,7 @@
 
 #include "backend/cuda/driver/device.h"
 #include "backend/cuda/driver/driver.h"
+#include "backend/cuda/driver/kernel.h"
 #include "base/random.h"
 #include "base/timing.h"
 #include "penstock/error.h"
@@ -217,5 +218,52 @@ class Clock {
   Buffer flushed_;
   EventHandle start_ = nullptr, end_ = nullptr;
 };
+
+/// Times of the kernels that this thread launches.
+class KernelTimes : public penstock::cuda::LaunchObserver {
+ public:
+  explicit KernelTimes(Stream& stream) : stream_(stream) { Kernel::observe(this); }
+  ~KernelTimes() override {
+    Kernel::observe(nullptr);
+    for (const EventHandle event : events_) driver().event_destroy(event);
+  }
+  KernelTimes(const KernelTimes&) = delete;
+  KernelTimes& operator=(const KernelTimes&) = delete;
+
+  void before_launch() override { record(); }
+  void after_launch(const std::string& kernel) override {
+    record();
+    kernels_.push_back(kernel);
+  }
+
+  std::string text() {
+    stream_.synchronize();
+    std::string all;
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      float milliseconds = 0;
+      check(driver().event_elapsed(&milliseconds, events_[2 * i], events_[2 * i + 1]), "timing");
+      all += fmt::format("{}{} {:.0f} us", i == 0 ? "" : ", ", kernels_[i], 1e3F * milliseconds);
+    }
+    return all;
+  }
+
+ private:
+  void record() {
+    events_.push_back(nullptr);
+    check(driver().event_create(&events_.back(), event_default), "making an event");
+    check(driver().event_record(events_.back(), stream_.handle()), "timing");
+  }
+
+  Stream& stream_;
+  std::vector<EventHandle> events_;
+  std::vector<std::string> kernels_;
+};
+
+/// Returns the kernels that `work` launches, in that order: "SplitPairs 12 us, ...".
+inline std::string times_of_kernels(Stream& stream, const std::function<void()>& work) {
+  KernelTimes times(stream);
+  work();
+  return times.text();
+}
 
 }  // namespace penstock::bench::cuda

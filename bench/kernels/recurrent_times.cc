@@ -233,7 +233,8 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const Run run(layers, stream);
   const std::string forward = milliseconds(clock, [&] { run.infer(); });
   const double error = run.error();
-  fmt::print(stderr, "{}\n{}\n", text, run.explain());
+  fmt::print(stderr, "{}\n{}\nkernels of a training step: {}\n", text, run.explain(),
+             times_of_kernels(stream, [&] { run.train(); }));
   fmt::print("| {} | {} | {} | {:.1e} |\n", text, forward, milliseconds(clock, [&] { run.train(); }), error);
   std::fflush(stdout);
   return error < (layers.tf32                       ? 0x1p-8
