@@ -128,6 +128,9 @@ T __shfl_xor_sync(unsigned, T value, int other) {
   return value;
 }
 
+struct int2 {
+  int x, y;
+};
 struct float2 {
   float x, y;
 };
@@ -137,6 +140,7 @@ struct float4 {
 struct uint4 {
   unsigned x, y, z, w;
 };
+inline int2 make_int2(int x, int y) { return {x, y}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }

@@ -340,6 +340,16 @@ TEST_P(FloatPairsText, LeavesTooManyToPlainFloats) {
   EXPECT_EQ(d, before) << "nothing is written before the product of plain floats";
 }
 
+/// As many powers of two apart as the numbers of test_cuda_products.cc: nothing but the replacement sees infinity.
+TEST_P(FloatPairsText, LeavesNumbersFarApartToPlainFloats) {
+  for (float& value : a) value *= std::exp2(40 * (static_cast<float>(random.uniform()) - 0.5F));
+  a_at(0, 0) = std::numeric_limits<float>::infinity();
+  const OnThreads machine = multiply();
+  EXPECT_GT(machine.unfit_of_a, PairedMatrix::most_repaired);
+  EXPECT_TRUE(machine.replaced);
+  EXPECT_EQ(d, before);
+}
+
 class FloatPairsError : public FloatPairsText {};
 
 /// Long sums of numbers of one sign, whose errors add up, and of numbers far apart.

@@ -7,7 +7,14 @@
 namespace penstock::cuda {
 namespace {
 
-constexpr Index kSplitThreads = 256, kRepairThreads = 512, kRepairLines = 8;  // as the kernels have them
+constexpr Index kRepairThreads = 512, kRepairLines = 8;  // as the kernel has them
+
+/// Returns the threads of a block that makes pairs, and the rows that it has.
+constexpr unsigned split_threads(bool transposed) { return transposed ? 128 : 256; }
+constexpr Index split_rows(bool transposed) { return transposed ? 128 : 32; }
+
+/// Returns the bytes in which threads of such a block swap parts of whole rows.
+constexpr int split_bytes(bool transposed) { return transposed ? 128 * PairedMatrix::line : 0; }
 
 /// Returns the bytes of sums of the lines that a block of the repair has.
 constexpr int repair_bytes() { return 4 * 4 * kRepairThreads; }
@@ -34,6 +41,16 @@ void take_pairs(PairedMatrix& pairs, Places& places, Index blocks, bool sums) {
   pairs.scale = places.take<float>(blocks * pairs.rows);
   if (sums) pairs.sums = places.take<float>(blocks * pairs.rows);
   pairs.list = places.take<int>(PairedMatrix::most_repaired);
+}
+
+/// Returns the plan that makes the product without pairs. Mostly its launch has nothing to do, so it has no more blocks
+/// than run at once.
+plan::GpuProductPlan plan_of_whole(const ProductShape& shape, const plan::GpuModel& gpu) {
+  plan::GpuProductProblem problem = problem_of(shape);
+  problem.one_split = true;
+  plan::GpuProductPlan plan = plan_product_without_pairs(problem, gpu);
+  plan.most_m = std::max<Index>(1, std::min(plan.most_m, gpu.multiprocessors / plan.grid_n(shape.n)));
+  return plan;
 }
 
 bool wants_sums(const ProductShape& shape) { return shape.epilogue == Epilogue::sum_columns; }
@@ -67,6 +84,7 @@ KernelSource split_pairs_source(const ProductShape& shape, bool of_a) {
                       {"constexpr int kPiece", transposed ? 4 : piece},
                       {"constexpr bool kSums", of_a && wants_sums(shape)},
                       {"constexpr bool kNarrow", !of_a}};
+  source.shared_bytes = split_bytes(transposed);
   source.plan = "pairs of float16";
   return source;
 }
@@ -88,12 +106,7 @@ FloatPairs::FloatPairs(Device& device, const ProductShape& shape, const plan::Gp
       blocks_((shape.k + PairedMatrix::block - 1) / PairedMatrix::block),
       multiprocessors_(static_cast<unsigned>(device.model().multiprocessors)),
       clear_(device, 2 + rows_of(plan, shape, true) + rows_of(plan, shape, false), plan::Storage::f32),
-      whole_(device, shape,
-             [&] {
-               plan::GpuProductProblem problem = problem_of(shape);
-               problem.one_split = true;
-               return plan_product_without_pairs(problem, device.model());
-             }()),
+      whole_(device, shape, plan_of_whole(shape, device.model())),
       split_a_(&Kernel::load(device, split_pairs_source(shape, true))),
       split_b_(&Kernel::load(device, split_pairs_source(shape, false))),
       kernel_(&Kernel::load(device, float_pairs_source(shape, plan))),
@@ -127,9 +140,8 @@ DeviceAddress FloatPairs::counts(DeviceAddress workspace) const { return workspa
 void FloatPairs::split(const Kernel& kernel, bool transposed, const float* matrix, Index stride, Index rows,
                        const PairedMatrix& pairs, StreamHandle stream) const {
   const SplitPairsArguments arguments{.matrix = matrix, .stride = stride, .rows = rows, .k = shape_.k, .pairs = pairs};
-  const Index at_once = transposed ? kSplitThreads : kSplitThreads / 8;
-  const Index launched = (rows + at_once - 1) / at_once * blocks_;
-  kernel.launch(static_cast<unsigned>(launched), kSplitThreads, arguments, stream);
+  const Index at_once = split_rows(transposed), launched = (rows + at_once - 1) / at_once * blocks_;
+  kernel.launch(static_cast<unsigned>(launched), split_threads(transposed), arguments, stream);
 }
 
 void FloatPairs::multiply(const FloatProductArguments& product, DeviceAddress workspace, StreamHandle stream) const {
@@ -143,7 +155,9 @@ void FloatPairs::multiply(const FloatProductArguments& product, DeviceAddress wo
 
 void FloatPairs::repair(const FloatProductArguments& product, DeviceAddress workspace, StreamHandle stream) const {
   const Index blocks = (product.n + kRepairLines - 1) / kRepairLines + (product.m + kRepairLines - 1) / kRepairLines;
-  repair_->launch(static_cast<unsigned>(blocks), kRepairThreads, arguments_of(product, workspace), stream);
+  const unsigned most = 4 * multiprocessors_;  // mostly there is nothing to do
+  repair_->launch(std::min(static_cast<unsigned>(blocks), most), kRepairThreads, arguments_of(product, workspace),
+                  stream);
 }
 
 void FloatPairs::replace(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector,

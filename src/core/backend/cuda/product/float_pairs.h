@@ -13,7 +13,7 @@ namespace penstock::cuda {
 /// The parts of an fp32 GEMM of pairs of float16 (kernels/product/float_pairs.cuh): FloatProduct runs them. Floats that
 /// no pair keeps (infinity, NaN, and those far smaller than the largest of the 64 next to them) cost time, not
 /// accuracy: rows and columns with such floats are multiplied by plain floats, and with many of them the whole product
-/// is.
+/// is made without pairs. Infinities become NaN then, as in any such product (kernels/product/split_product.cuh).
 class FloatPairs {
  public:
   /// `plan`: with plan.pairs.

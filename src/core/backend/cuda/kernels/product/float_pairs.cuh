@@ -98,6 +98,7 @@ struct Multiplier {
   const FloatPairsArguments& args;
   PairsShared& shared;
   int group, first_row, first_column;  // of this thread's sums in the tile
+  bool unfit_a, unfit_b;               // there are such rows, and columns
   RingPlace at;
   float sum[kSums], part[kSums], sums_of_a[2];
 
@@ -106,7 +107,9 @@ struct Multiplier {
         shared(of_block),
         group(threadIdx.x / kWarpgroup),
         first_row(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4),
-        first_column(threadIdx.x % 4 * 2) {
+        first_column(threadIdx.x % 4 * 2),
+        unfit_a(__ldcg(args.a.count) != 0),
+        unfit_b(__ldcg(args.b.count) != 0) {
     if (group == 1) PassTurn(0);
   }
 
@@ -195,13 +198,17 @@ struct Multiplier {
 
   /// Sums of unfit rows and columns become what they began with: repair_product.cuh adds the products.
   __device__ __forceinline__ void clear_unfit(const Tile& tile) {
-    if ((__ldcg(args.a.count) | __ldcg(args.b.count)) == 0) return;
+    if (!unfit_a && !unfit_b) return;
     const int* const rows = args.a.unfit + tile.m + first_row;
     const int a[2] = {__ldcg(rows), __ldcg(rows + 8)};
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int b = __ldcg(args.b.unfit + tile.n + i / 4 * 8 + first_column + i % 2);
-      if ((a[i / 2 % 2] | b) != 0) sum[i] = first_sum(tile, i / 4, i % 4);
+    for (int j = 0; j < kTilesN; ++j) {
+      int2 b = make_int2(0, 0);
+      if (unfit_b) b = __ldcg((const int2*)(args.b.unfit + tile.n + 8 * j + first_column));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if ((a[i / 2] | (i % 2 == 0 ? b.x : b.y)) != 0) sum[4 * j + i] = first_sum(tile, j, i);
+      }
     }
   }
 

@@ -1,5 +1,6 @@
 // Adds to D what float_pairs.cuh left out: the products of unfit rows of A and of unfit columns of B, in plain floats.
-// A block has kLines rows or columns of the other matrix and multiplies them by four unfit ones at a time.
+// A block takes kLines rows or columns of the other matrix after the other, and multiplies them by four unfit ones at a
+// time.
 //
 // Constants of the plan: kTransposedA, kTransposedB (A lies as [K, M], B as [N, K]).
 
@@ -76,14 +77,19 @@ extern "C" __global__ void __launch_bounds__(kLines* kParts, 1)
   RepairShared& shared = *(RepairShared*)memory;
   const Lines<!kTransposedA> rows{product.a, product.a_stride};
   const Lines<kTransposedB> columns{product.b, product.b_stride};
-  const Index over_n = (product.n + kLines - 1) / kLines, block = blockIdx.x;
-  if (block < over_n) {
-    Repair(args.a, rows, columns, block * kLines, product.n, product.k, shared,
-           [&](Index m, Index n, float sum) { product.d[m * product.d_stride + n] += sum; });
-  } else {
-    Repair(args.b, columns, rows, (block - over_n) * kLines, product.m, product.k, shared,
-           [&](Index n, Index m, float sum) {
-             if (__ldcg(args.a.unfit + m) == 0) product.d[m * product.d_stride + n] += sum;
-           });
+  const Index over_n = (product.n + kLines - 1) / kLines, over_m = (product.m + kLines - 1) / kLines;
+  // Columns by unfit rows, then rows by unfit columns.
+  const Index begin = __ldcg(args.a.count) > 0 ? 0 : over_n, end = over_n + (__ldcg(args.b.count) > 0 ? over_m : 0);
+#pragma unroll 1
+  for (Index place = begin + blockIdx.x; place < end; place += gridDim.x) {
+    if (place < over_n) {
+      Repair(args.a, rows, columns, place * kLines, product.n, product.k, shared,
+             [&](Index m, Index n, float sum) { product.d[m * product.d_stride + n] += sum; });
+    } else {
+      Repair(args.b, columns, rows, (place - over_n) * kLines, product.m, product.k, shared,
+             [&](Index n, Index m, float sum) {
+               if (__ldcg(args.a.unfit + m) == 0) product.d[m * product.d_stride + n] += sum;
+             });
+    }
   }
 }

@@ -14,20 +14,22 @@
 
 #include "backend/cuda/kernels/product/paired_matrix.h"
 
-constexpr int kThreads = 256, kBlock = PairedMatrix::block;
+constexpr int kWarp = 32, kThreads = kTransposed ? 128 : 256, kBlock = PairedMatrix::block;
 /// Eight threads share the 64 floats of a row that lie side by side; where rows do, a thread has all of them.
 constexpr int kSharers = kTransposed ? 1 : 8, kFloats = kBlock / kSharers, kRowsAtOnce = kThreads / kSharers;
+constexpr int kPieces = kFloats / 8, kLine = PairedMatrix::line;
 
-/// 64 of K of a row, and a thread's share of them.
+/// 64 of K of a row, and a thread's share of them. Blocks that run at the same time read memory side by side.
 struct RowBlock {
   Index row, block;
   int piece;  // of eight floats, the thread's first
   float value[kFloats];
 
   __device__ __forceinline__ explicit RowBlock(const SplitPairsArguments& args) {
-    const auto blocks = (unsigned)((args.k + kBlock - 1) / kBlock);
-    block = blockIdx.x % blocks;
-    row = (Index)(blockIdx.x / blocks) * kRowsAtOnce + threadIdx.x / kSharers;
+    const auto blocks = (unsigned)((args.k + kBlock - 1) / kBlock), over_rows = gridDim.x / blocks;
+    block = kTransposed ? blockIdx.x / over_rows : blockIdx.x % blocks;
+    const unsigned place = kTransposed ? blockIdx.x % over_rows : blockIdx.x / blocks;
+    row = (Index)place * kRowsAtOnce + threadIdx.x / kSharers;
     piece = threadIdx.x % kSharers;
     const Index k = block * kBlock + piece * 8;
     const int exist = row < args.rows ? (int)min(max(args.k - k, 0ll), (Index)kFloats) : 0;
@@ -83,27 +85,53 @@ PENSTOCK_DEVICE void MarkUnfit(const PairedMatrix& pairs, Index row) {
   if (place < PairedMatrix::most_repaired) pairs.list[place] = (int)row;
 }
 
+/// Stores a thread's pieces of 16 bytes of high or of low parts. Threads with whole rows swap them in shared memory, a
+/// warp in its own 4 KB, so that neighbours store neighbouring pieces.
+PENSTOCK_DEVICE void StorePieces(char* parts, Index rows, const RowBlock& floats, const uint4 (&piece)[kPieces],
+                                 char* memory) {
+  char* const lines = parts + floats.block * rows * kLine;
+  if constexpr (!kTransposed) {
+    if (floats.row >= rows) return;
+    const int place = MatrixOfColumns::place((int)(floats.row & 7), floats.piece);
+    *(uint4*)(lines + (floats.row & ~7ll) * kLine + place) = piece[0];
+  } else {
+    const int lane = threadIdx.x % kWarp;
+    const Index first_row = floats.row - lane, bytes = (rows - first_row) * kLine;
+    char* const swap = memory + (threadIdx.x - lane) * kLine;
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < kPieces; ++n) *(uint4*)(swap + MatrixOfColumns::place(lane, n)) = piece[n];
+    __syncwarp();
+#pragma unroll
+    for (int at = 16 * lane; at < kWarp * kLine; at += 16 * kWarp) {
+      if (at < bytes) *(uint4*)(lines + first_row * kLine + at) = *(const uint4*)(swap + at);
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) SplitPairs(const __grid_constant__ SplitPairsArguments args) {
+  extern __shared__ __align__(16) char memory[];
   const RowBlock floats(args);
   const BlockSums of(floats);
   // With a float's bias of 127. All below 2^-112 have one scale, which makes the last bits of any float 2^-23.
   const unsigned exponent = max(of.most >> 23, 15u);
   const float up = __uint_as_float((268 - exponent) << 23), down = __uint_as_float((exponent - 14) << 23);
   const PairedMatrix& pairs = args.pairs;
-  if (floats.row >= pairs.rows) return;
   bool fit = !kNarrow || of.most == 0 || (exponent >= 127 - 60 && exponent <= 127 + 100);
-  const Index line = floats.block * pairs.rows + floats.row;
+  uint4 high[kPieces], low[kPieces];
 #pragma unroll
-  for (int first = 0; first < kFloats; first += 8) {
-    unsigned high[4], low[4];
-    for (int i = 0; i < 4; ++i) fit = SplitTwo(floats.value + first + 2 * i, up, high[i], low[i]) && fit;
-    const int place = MatrixOfColumns::place((int)(floats.row & 7), floats.piece + first / 8);
-    const Index at = (line & ~7ll) * PairedMatrix::line + place;
-    *(uint4*)(pairs.high + at) = make_uint4(high[0], high[1], high[2], high[3]);
-    *(uint4*)(pairs.low + at) = make_uint4(low[0], low[1], low[2], low[3]);
+  for (int n = 0; n < kPieces; ++n) {
+    unsigned highs[4], lows[4];
+    for (int i = 0; i < 4; ++i) fit = SplitTwo(floats.value + 8 * n + 2 * i, up, highs[i], lows[i]) && fit;
+    high[n] = make_uint4(highs[0], highs[1], highs[2], highs[3]);
+    low[n] = make_uint4(lows[0], lows[1], lows[2], lows[3]);
   }
+  StorePieces(pairs.high, pairs.rows, floats, high, memory);
+  StorePieces(pairs.low, pairs.rows, floats, low, memory);
+  if (floats.row >= pairs.rows) return;
   if (!fit) MarkUnfit(pairs, floats.row);
   if (floats.piece > 0) return;
+  const Index line = floats.block * pairs.rows + floats.row;
   pairs.scale[line] = down;
   if constexpr (kSums) pairs.sums[line] = of.sum;
 }
