@@ -51,7 +51,7 @@ GpuCosts carried_over(const Sheet& to) {
   costs.common.clock *= clock;
   const double of_cycle = halves / clock * from.multiprocessors / to.multiprocessors;
   costs.product.products *= of_cycle;
-  costs.warpgroups.bytes *= bandwidth / clock;
+  costs.warpgroups.bytes *= bandwidth / clock, costs.pairs.bytes *= bandwidth / clock;
   const auto follow_clock = [clock](auto&... nanoseconds) { ((nanoseconds /= clock), ...); };
   follow_clock(costs.cluster.exchange_of_8, costs.cluster.exchange_of_16, costs.cluster.uneven_rows,
                costs.cluster.back_slot);
