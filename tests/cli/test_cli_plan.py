@@ -101,5 +101,5 @@ def test_floats_on_tensor_cores():
     shape = ("--cell", "lstm", "--shape", "64x512x1024x1024", "--device", "cuda", "--chip", "h200")
     full, tf32 = plan(*shape).out, plan(*shape, "--precision", "tf32").out
     assert "1024 units, f32\n  warpgroup" in full and "1024 units, tf32\n  warpgroup" in tf32
-    assert "floats on tensor cores" in full and "cuBLASLt" in tf32
+    assert "floats as pairs of float16 on tensor cores" in full and "cuBLASLt" in tf32
     assert "tf32 needs a GPU" in plan(*shape[:4], "--precision", "tf32", expect=1).err

@@ -268,7 +268,8 @@ TEST(GpuProduct, LargeOnesAreOfPairs) {
   EXPECT_THAT(plan.explain(), HasSubstr("floats as pairs of float16 on tensor cores: tiles of 128 x "));
   EXPECT_THAT(plan.explain(), HasSubstr("half steps of 64 under way"));
   EXPECT_FALSE(plan_gpu_product({.m = 1000, .n = 100, .k = 100}, h200()).pairs) << "six more launches";
-  EXPECT_FALSE(plan_gpu_product({.m = 65'536, .n = 520, .k = 300, .b_transposed = true}, h200()).pairs) << "a short K";
+  EXPECT_TRUE(plan_gpu_product({.m = 65'536, .n = 520, .k = 300, .b_transposed = true}, h200()).pairs);
+  EXPECT_FALSE(plan_gpu_product({.m = 64'000, .n = 200, .k = 100, .b_transposed = true}, h200()).pairs) << "a short K";
   problem.exact = true;
   EXPECT_FALSE(plan_gpu_product(problem, h200()).pairs);
 }
