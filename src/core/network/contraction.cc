@@ -141,7 +141,7 @@ void contract(Preparation& p, const Letters& letters, const float* known, float 
   product.b_row = stride_of(over, &Letter::b);
   Letters of_b = joined(joined(batch, over), right);
   if (known != nullptr && batch.empty()) {
-    const Index panel = p.kernels().panel_columns;
+    const Index panel = product.columns == 1 ? 1 : p.kernels().panel_columns;  // a column lies in one piece
     pack_panels(known, product.inner, product.columns, in_order(of_b, &Letter::b, false), panel, scale,
                 step.packed.own());
     product.b_row = panel, product.b_column = product.inner;

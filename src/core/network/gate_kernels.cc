@@ -20,6 +20,8 @@ namespace {
 
 #include "backend/cpu/custom/evaluate.inl"
 
+#include "network/row_steps.inl"
+
 using V = Simd;
 using L = Lanes<float>;
 
@@ -70,8 +72,14 @@ void RunFirstGates(const GateStep& job) {
 template <class Cell>
 void TakeIf(std::string_view name, CellGates& found) {
   if (name != Cell::name) return;
-  found = {Cell::gates, Cell::states, 0, nullptr, &RunGates<Cell>};
-  if constexpr (Cell::phases == 2) found.first = Cell::first_gates, found.run_first = &RunFirstGates<Cell>;
+  found = {Cell::gates, Cell::states, 0, nullptr, &RunGates<Cell>, {}};
+  if constexpr (Cell::phases == 2) {
+    found.first = Cell::first_gates, found.run_first = &RunFirstGates<Cell>;
+  }
+  // Other cells are rare, and the C runtime has to be small.
+  if constexpr (HWY_TARGET != HWY_SCALAR && (std::is_same_v<Cell, Gru> || std::is_same_v<Cell, Lstm>)) {
+    found.row = {&PaddedUnits, &PackRow<Cell::gates>, &RunRow<Cell>};
+  }
 }
 
 CellGates GatesOf(std::string_view name) {

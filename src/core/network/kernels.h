@@ -85,6 +85,26 @@ struct GateStep {
   const float* learnt = nullptr;                   ///< [K, H] of a custom cell.
 };
 
+/// Steps of one sequence, in turn.
+struct RowSteps {
+  Index steps = 0, input = 0, hidden = 0;                ///< T, I, H
+  const float *of_input = nullptr, *of_state = nullptr;  ///< W and R with their biases, as RowKernels::pack has them.
+  const float* x = nullptr;                              ///< [T, I], x_step from row to row.
+  float* y = nullptr;                                    ///< [T, H], y_step from row to row.
+  Index x_step = 0, y_step = 0;
+  const float* first[4] = {};  ///< [H] each: the states before, or null: zero.
+  float* last[4] = {};         ///< [H] each: those after, or null.
+  float* spare = nullptr;      ///< [S + 1, padded H]
+};
+
+/// How a cell of one phase takes such steps.
+struct RowKernels {
+  Index (*padded)(Index hidden) = nullptr;
+  /// Packs weights [G * H, inner] and a bias [G * H], or null, to [inner + 1, G, padded H].
+  void (*pack)(Index inner, Index hidden, const float* weight, const float* bias, float* to) = nullptr;
+  void (*run)(const RowSteps& job) = nullptr;
+};
+
 /// How a cell steps from such sums.
 struct CellGates {
   using Run = void (*)(const GateStep& job);
@@ -92,6 +112,7 @@ struct CellGates {
   Index first = 0;          ///< Of a cell with two phases: gates before `operand`, which the other rows of rh come of.
   Run run_first = nullptr;  ///< Makes `operand`.
   Run run = nullptr;
+  RowKernels row;  ///< Of some built-in cells with one phase; null: of none.
 };
 
 /// The loops of float operators for one instruction set.

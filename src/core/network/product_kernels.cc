@@ -102,7 +102,26 @@ void MultiplyAll(const Product& job) {
   }
 }
 
-void RunMultiply(const Product& job) { job.offset != nullptr ? MultiplyAll<true>(job) : MultiplyAll<false>(job); }
+/// One column, which lies in one piece: a sum of products for each row.
+void MultiplyColumn(const Product& job) {
+  using V = Simd;
+  using L = Lanes<float>;
+  const float bias = job.column_bias != nullptr ? *job.column_bias : 0.0f;
+  for (Index row = 0; row < job.rows; ++row) {
+    const float* const a = job.a + row * job.a_stride;
+    V sum(0.0f);
+    for (Index k = 0; k < job.inner; k += L::lanes) {
+      const Index count = std::min<Index>(L::lanes, job.inner - k);
+      sum = MulAdd(L::load(a + k, count), L::load(job.b + k, count), sum);
+    }
+    job.c[row * job.c_stride] = L::sum(sum) + (job.row_bias != nullptr ? bias + job.row_bias[row] : bias);
+  }
+}
+
+void RunMultiply(const Product& job) {
+  if (job.columns == 1 && job.offset == nullptr && job.b_row == 1) return MultiplyColumn(job);
+  job.offset != nullptr ? MultiplyAll<true>(job) : MultiplyAll<false>(job);
+}
 
 }  // namespace
 

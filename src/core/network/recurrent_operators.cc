@@ -24,7 +24,7 @@ struct Layer {
   std::size_t lengths = 0, start = 0;  // reads, or 0
   Index piece = 1;                     // steps whose products with inputs are made together
   // Floats of a direction's weights: panels of W, of R, and of R's last gates if the cell has two phases; then both
-  // biases and learnt vectors.
+  // biases and learnt vectors. RowKernels have the biases in their panels.
   std::size_t recurrent = 0, second = 0, biases = 0, weights = 0;
 
   Index first_units() const { return cell.run_first == nullptr ? units : cell.first * hidden; }
@@ -144,6 +144,38 @@ void run_recurrent(const Step& step, const Memory& memory) {
   }
 }
 
+/// The only sequence of a batch, by RowKernels.
+void run_row(const Step& step, const Memory& memory) {
+  const auto& layer = *static_cast<const Layer*>(step.plan.get());
+  RowSteps job;
+  job.steps = layer.steps, job.input = layer.input, job.hidden = layer.hidden;
+  job.spare = step.spare(memory);
+  for (Index d = 0; d < layer.directions; ++d) {
+    const bool reverse = layer.reverse || d == 1;
+    const Index width = layer.directions * layer.hidden, first = reverse ? layer.steps - 1 : 0;
+    job.of_input = step.packed.data() + d * static_cast<Index>(layer.weights);
+    job.of_state = job.of_input + layer.recurrent;
+    job.x_step = reverse ? -layer.input : layer.input, job.y_step = reverse ? -width : width;
+    job.x = step.floats(kRecurrentX, memory) + first * layer.input;
+    job.y = step.result(0, memory) + first * width + d * layer.hidden;
+    for (Index k = 0; k < layer.cell.states; ++k) {
+      const auto read = static_cast<std::size_t>(kRecurrentFirstState + k), write = static_cast<std::size_t>(1 + k);
+      job.first[k] = step.n[k] == 0 ? nullptr : step.floats(read, memory) + d * layer.hidden;
+      job.last[k] = write < step.writes.size() ? step.result(write, memory) + d * layer.hidden : nullptr;
+    }
+    layer.cell.row.run(job);
+  }
+}
+
+/// Whether RowKernels run the layer: one sequence. Where W is large, products with many inputs at once read it less
+/// often.
+bool is_for_rows(const Layer& layer) {
+  constexpr Index few_steps = 4, small = 1 << 14;
+  const bool whole = layer.lengths == 0 && layer.start == 0;
+  return layer.rows == 1 && whole && !layer.quantised && layer.cell.row.run != nullptr &&
+         (layer.steps <= few_steps || layer.input * layer.units <= small);
+}
+
 Status check_weights(const Preparation& p, std::size_t read, const Shape& shape) {
   if (!p.has(read)) return {};
   PENSTOCK_TRY(p.only(read, {Type::f32}));
@@ -252,6 +284,26 @@ void pack(const Preparation& p, Layer& layer, AlignedVector<float>& packed) {
   }
 }
 
+/// Packs them for RowKernels.
+void pack_for_rows(const Preparation& p, Layer& layer, AlignedVector<float>& packed) {
+  const RowKernels& row = layer.cell.row;
+  const auto room = [&](Index inner) {
+    return static_cast<std::size_t>((inner + 1) * layer.cell.gates * row.padded(layer.hidden));
+  };
+  layer.recurrent = room(layer.input);
+  layer.weights = layer.recurrent + room(layer.hidden);
+  packed.assign(layer.weights * static_cast<std::size_t>(layer.directions), 0.0f);
+  for (Index direction = 0; direction < layer.directions; ++direction) {
+    float* const to = packed.data() + direction * static_cast<Index>(layer.weights);
+    const auto pack_matrix = [&](std::size_t weight, std::size_t bias, Index inner, float* panels) {
+      const float* const biases = p.has(bias) ? p.known_floats(bias) + direction * layer.units : nullptr;
+      row.pack(inner, layer.hidden, p.known_floats(weight) + direction * layer.units * inner, biases, panels);
+    };
+    pack_matrix(kRecurrentWeightIh, kRecurrentBiasIh, layer.input, to);
+    pack_matrix(kRecurrentWeightHh, kRecurrentBiasHh, layer.hidden, to + layer.recurrent);
+  }
+}
+
 Status prepare_recurrent(Preparation& p) {
   const auto layer = std::make_shared<Layer>();
   PENSTOCK_TRY(find_cell(p.text("cell", ""), p.kernels(), *layer));
@@ -263,13 +315,19 @@ Status prepare_recurrent(Preparation& p) {
     PENSTOCK_TRY(p.write(static_cast<std::size_t>(1 + k), Type::f32, {layer->directions, rows, hidden}));
     p.step.n.push_back(p.has(static_cast<std::size_t>(kRecurrentFirstState + k)));
   }
+  p.step.plan = layer;
+  if (is_for_rows(*layer)) {
+    const Index padded = layer->cell.row.padded(hidden);
+    p.run(&run_row, static_cast<std::size_t>((states + 1) * padded) * sizeof(float));
+    pack_for_rows(p, *layer, p.step.packed.own());
+    return {};
+  }
   constexpr Index rows_of_piece = 96;
   layer->piece = std::clamp<Index>(rows_of_piece / std::max<Index>(rows, 1), 1, std::max<Index>(layer->steps, 1));
   Index spare = rows * (states * hidden + (layer->piece + 1) * layer->units);
   if (layer->cell.run_first != nullptr) spare += rows * (1 + layer->cell.first) * hidden;
   if (layer->quantised) spare += rows * hidden;
   p.run(&run_recurrent, static_cast<std::size_t>(spare) * sizeof(float));
-  p.step.plan = layer;
   pack(p, *layer, p.step.packed.own());
   return {};
 }

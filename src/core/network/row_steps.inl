@@ -1,0 +1,180 @@
+// All steps of one sequence through a dense cell of one phase. A step waits for the one before, so only its arithmetic
+// should take time. The panels of W and R hold a block of units each, row after row. States are kept in padded vectors:
+// a masked store cannot be read again before it has reached the cache.
+
+/// Vectors of the units of a layer: of half as many lanes if those hold all of eight units.
+template <class Run>
+HWY_INLINE auto WithRowVectors([[maybe_unused]] Index hidden, const Run& run) {
+#if HWY_TARGET == HWY_AVX3
+  if (hidden <= NarrowSimd::lanes) return run(std::type_identity<NarrowSimd>());
+#endif
+  return run(std::type_identity<Simd>());
+}
+
+/// Vectors for which Sigmoid() and Tanh() bound their results: to bound the argument before, as Simd does, takes longer
+/// than to choose a result in the end, and a step waits for both functions.
+template <class V>
+struct BoundLater {
+  V v;
+
+  HWY_INLINE BoundLater() = default;
+  HWY_INLINE BoundLater(V of) : v(of) {}  // NOLINT(google-explicit-constructor): as SimdOf
+  HWY_INLINE explicit BoundLater(float x) : v(x) {}
+
+  friend HWY_INLINE BoundLater operator+(BoundLater a, BoundLater b) { return a.v + b.v; }
+  friend HWY_INLINE BoundLater operator-(BoundLater a, BoundLater b) { return a.v - b.v; }
+  friend HWY_INLINE BoundLater operator*(BoundLater a, BoundLater b) { return a.v * b.v; }
+  friend HWY_INLINE BoundLater MulAdd(BoundLater a, BoundLater b, BoundLater c) { return MulAdd(a.v, b.v, c.v); }
+  friend HWY_INLINE BoundLater Quotient(BoundLater a, BoundLater b) { return Quotient(a.v, b.v); }
+  friend HWY_INLINE BoundLater NearlyMinusLogs(BoundLater x, BoundLater n) { return NearlyMinusLogs(x.v, n.v); }
+  friend HWY_INLINE BoundLater Clamp(BoundLater x, BoundLater, BoundLater) { return x; }
+  template <int times>
+  friend HWY_INLINE void PowerOfTwo(BoundLater x, BoundLater& n, BoundLater& scale) {
+    PowerOfTwo<times>(x.v, n.v, scale.v);
+  }
+  /// Beyond the bound, `least` or 1 by the sign of x; otherwise `inside`, also of a NaN.
+  static HWY_INLINE BoundLater choose(V x, float bound, float least, V inside) {
+    const typename V::Tag d;
+    const auto outside = hn::IfThenElse(hn::Lt(x.raw, hn::Zero(d)), hn::Set(d, least), hn::Set(d, 1.0f));
+    return V(hn::IfThenElse(hn::Gt(hn::Abs(x.raw), hn::Set(d, bound)), outside, inside.raw));
+  }
+};
+
+template <class V>
+HWY_INLINE BoundLater<V> Sigmoid(BoundLater<V> x) {
+  return BoundLater<V>::choose(x.v, 87.3f, 0.0f, Sigmoid<BoundLater<V>>(x).v);
+}
+template <class V>
+HWY_INLINE BoundLater<V> Tanh(BoundLater<V> x) {
+  return BoundLater<V>::choose(x.v, 9.02f, -1.0f, Tanh<BoundLater<V>>(x).v);
+}
+
+template <class V>
+constexpr Index Padded(Index hidden) {
+  return (hidden + V::lanes - 1) / V::lanes * V::lanes;
+}
+
+/// Calls visit(std::integral_constant<int, vectors>, first unit) for each block: of two vectors, whose sums of three or
+/// four gates keep two multipliers of four cycles' latency busy, then of one. Narrow vectors are one block.
+template <class V, class Visit>
+HWY_INLINE void ForEachRowBlock(Index hidden, const Visit& visit) {
+  Index unit = 0;
+  if constexpr (V::lanes == Simd::lanes) {
+    for (; Padded<V>(hidden) - unit >= 2 * V::lanes; unit += 2 * V::lanes) {
+      visit(std::integral_constant<int, 2>(), unit);
+    }
+  }
+  if (unit < hidden) visit(std::integral_constant<int, 1>(), unit);
+}
+
+Index PaddedUnits(Index hidden) {
+  return WithRowVectors(hidden, [=](auto tag) HWY_ATTR { return Padded<typename decltype(tag)::type>(hidden); });
+}
+
+template <int gates>
+void PackRow(Index inner, Index hidden, const float* weight, const float* bias, float* to) {
+  WithRowVectors(hidden, [&](auto tag) HWY_ATTR {
+    using V = typename decltype(tag)::type;
+    ForEachRowBlock<V>(hidden, [&](auto width, Index first) HWY_ATTR {
+      for (Index k = -1; k < inner; ++k) {
+        for (Index gate = 0; gate < gates; ++gate) {
+          for (Index unit = first; unit < first + width * V::lanes; ++unit) {
+            const Index row = gate * hidden + unit;
+            const bool is_there = unit < hidden && (k >= 0 || bias != nullptr);
+            *to++ = !is_there ? 0.0f : k < 0 ? bias[row] : weight[row * inner + k];
+          }
+        }
+      }
+    });
+  });
+}
+
+/// Calls body(std::integral_constant<int, i>) for i from 0 to n - 1. Sums in arrays stay in registers, which they do
+/// not in loops that the compiler unrolls late.
+template <int n, int i = 0, class Body>
+HWY_INLINE void Unrolled(const Body& body) {
+  if constexpr (i < n) {
+    body(std::integral_constant<int, i>());
+    Unrolled<n, i + 1>(body);
+  }
+}
+
+/// sums += a[k] times the row of a panel.
+template <class V, int vectors>
+HWY_INLINE void AddRow(float a, const float* panel, V (&sums)[vectors]) {
+  const V x(a);
+  Unrolled<vectors>([&](auto v) HWY_ATTR { sums[v] = MulAdd(x, SimdLanes<V>::load(panel + v * V::lanes), sums[v]); });
+}
+
+/// sums = bias + a [inner] times the panel behind it. Few sums are computed in two halves, of the even and the odd
+/// values, to keep the multipliers busy.
+template <class V, int vectors>
+HWY_INLINE void RowProduct(const float* a, Index inner, const float* panel, V (&sums)[vectors]) {
+  constexpr Index row = vectors * V::lanes;
+  Unrolled<vectors>([&](auto v) HWY_ATTR { sums[v] = SimdLanes<V>::load(panel + v * V::lanes); });
+  panel += row;
+  if constexpr (vectors < 8) {
+    V odd[vectors];
+    Unrolled<vectors>([&](auto v) HWY_ATTR { odd[v] = V(0.0f); });
+    Index k = 0;
+    for (; k + 2 <= inner; k += 2, panel += 2 * row) {
+      AddRow(a[k], panel, sums);
+      AddRow(a[k + 1], panel + row, odd);
+    }
+    if (k < inner) AddRow(a[k], panel, sums);
+    Unrolled<vectors>([&](auto v) HWY_ATTR { sums[v] = sums[v] + odd[v]; });
+  } else {
+    for (Index k = 0; k < inner; ++k, panel += row) AddRow(a[k], panel, sums);
+  }
+}
+
+/// Units [first, first + width * lanes) of step t. `others`: the states but h, padded.
+template <class V, class Cell, int width>
+HWY_INLINE void RowBlock(const RowSteps& job, Index t, Index first, const float* h, float* next_h, float* others) {
+  using L = SimdLanes<V>;
+  constexpr int G = Cell::gates, S = Cell::states, vectors = G * width;
+  const Index hidden = job.hidden, stride = Padded<V>(hidden);
+  V of_input[vectors], of_state[vectors];
+  RowProduct(job.x + t * job.x_step, job.input, job.of_input + first * G * (job.input + 1), of_input);
+  RowProduct(h, hidden, job.of_state + first * G * (hidden + 1), of_state);
+  Unrolled<width>([&](auto w) HWY_ATTR {
+    const Index unit = first + w * L::lanes;
+    BoundLater<V> wx[G], rh[G], before[S], after[S], saved[Cell::saved];
+    Unrolled<G>([&](auto g) HWY_ATTR { wx[g] = of_input[g * width + w], rh[g] = of_state[g * width + w]; });
+    before[0] = L::load(h + unit);
+    Unrolled<S - 1>([&](auto k) HWY_ATTR { before[k + 1] = L::load(others + k * stride + unit); });
+    Cell::forward(wx, rh, before, after, saved);
+    L::store(after[0].v, next_h + unit);
+    Unrolled<S - 1>([&](auto k) HWY_ATTR { L::store(after[k + 1].v, others + k * stride + unit); });
+    L::store(after[0].v, job.y + t * job.y_step + unit, std::min<Index>(L::lanes, hidden - unit));
+  });
+}
+
+template <class Cell>
+void RunRow(const RowSteps& job) {
+  WithRowVectors(job.hidden, [&](auto tag) HWY_ATTR {
+    using V = typename decltype(tag)::type;
+    const Index stride = Padded<V>(job.hidden);
+    float *h = job.spare, *next_h = h + stride, *const others = next_h + stride;
+    const auto place = [&](int k) HWY_ATTR { return k == 0 ? h : others + (k - 1) * stride; };
+    for (Index unit = 0; unit < job.hidden; unit += V::lanes) {
+      const Index count = std::min<Index>(V::lanes, job.hidden - unit);
+      for (int k = 0; k < Cell::states; ++k) {
+        const float* const first = job.first[k];
+        SimdLanes<V>::store(first == nullptr ? V(0.0f) : SimdLanes<V>::load(first + unit, count), place(k) + unit);
+      }
+    }
+    for (Index t = 0; t < job.steps; ++t) {
+      ForEachRowBlock<V>(job.hidden, [&](auto width, Index first) HWY_ATTR {
+        RowBlock<V, Cell, decltype(width)::value>(job, t, first, h, next_h, others);
+      });
+      std::swap(h, next_h);
+    }
+    for (Index unit = 0; unit < job.hidden; unit += V::lanes) {
+      const Index count = std::min<Index>(V::lanes, job.hidden - unit);
+      for (int k = 0; k < Cell::states; ++k) {
+        if (job.last[k] != nullptr) SimdLanes<V>::store(SimdLanes<V>::load(place(k) + unit), job.last[k] + unit, count);
+      }
+    }
+  });
+}
