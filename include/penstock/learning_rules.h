@@ -15,6 +15,20 @@
   X(mse, SquaredError)                \
   X(mae, AbsoluteError)
 
+namespace penstock {
+/// Coefficient p of the pre-emphasis filter x_t - p x_{t-1}, by which errors count as they are heard (Wright and
+/// Valimaki 2020).
+constexpr double pre_emphasis = 0.85;
+}  // namespace penstock
+
+/// X(value, p, ESR, DC, STFT): the losses of sound, sums of three parts with these weights, after the filter with p for
+/// the ESR. The parts are in src/core/ops/training/sound_loss.h.
+#define PENSTOCK_SOUND_LOSSES(X)                   \
+  X(esr, 0.0, 1.0, 0.0, 0.0)                       \
+  X(esr_dc, penstock::pre_emphasis, 1.0, 1.0, 0.0) \
+  X(stft, 0.0, 0.0, 0.0, 1.0)                      \
+  X(esr_stft, penstock::pre_emphasis, 1.0, 1.0, 1.0)
+
 /// X(value, Rule): the rule is in src/core/base/training/schedules.h.
 #define PENSTOCK_SCHEDULES(X) \
   X(cosine, CosineRate)       \

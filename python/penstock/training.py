@@ -157,7 +157,8 @@ def train(
             while. See :attr:`TrainResult.gave_up` for the end.
         carry_state: True: a window that continues another one starts from its last state. False: every window starts
             from zeros.
-        loss: The loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
+        loss: The loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``; for sound also ``"esr"``, ``"esr_dc"``,
+            ``"stft"`` or ``"esr_stft"``, which judge a whole window, on a CPU.
         optimizer: The optimiser: ``"adamw"``, ``"sgd"``, ``"lion"`` or ``"rmsprop"``. Lion's best rate is a third to a
             tenth of AdamW's.
         schedule: The schedule of the learning rate. ``"cosine"``: warm-up, then half a cosine. ``"onecycle"``: PyTorch's
@@ -305,7 +306,7 @@ def evaluate(
         data: A :class:`Dataset`.
         batch: Rows ``B`` of a batch.
         length: Time steps ``T`` of one window.
-        loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
+        loss: As for :func:`train`.
         device: As for :class:`Model`. None: the model's default device.
         precision: As for :meth:`Model.forward`.
         threads: Number of threads. 0: all that the machine offers.

@@ -208,10 +208,7 @@ class TrainingRun {
   Measures measures_of() const {
     Measures measures{.task = data_.dataset->description().task};
     if (measures.task == Task::forecast) {
-      const Loss loss = plan_.options.loss == Loss::automatic ? Loss::mse : plan_.options.loss;
-      // In units of the target's power a mean squared error is an error-to-signal ratio.
-      const bool is_ratio = kind_ == DataKind::sound && loss == Loss::mse;
-      measures.loss_name = is_ratio ? "ESR" : choice_of(loss).name;
+      measures.loss_name = choice_of(plan_.options.loss == Loss::automatic ? Loss::mse : plan_.options.loss).name;
     }
     if (measures.task == Task::language && data_.dataset->description().vocabulary != 256) measures.unit = "tokens";
     if (measures.task != Task::language) {

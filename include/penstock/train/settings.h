@@ -26,9 +26,14 @@ struct Choice {
 
 #define PENSTOCK_VALUE(value, ...) value,
 #define PENSTOCK_CHOICE(value, rule, ...) Choice{#value __VA_OPT__(, ) __VA_ARGS__},
+#define PENSTOCK_NAME(value, ...) Choice{#value},
 
 /// Training loss. automatic: cross_entropy for language and classify, mse for forecast.
-enum class Loss { automatic, cross_entropy, PENSTOCK_REGRESSION_LOSSES(PENSTOCK_VALUE) };
+enum class Loss {
+  automatic,
+  cross_entropy,
+  PENSTOCK_REGRESSION_LOSSES(PENSTOCK_VALUE) PENSTOCK_SOUND_LOSSES(PENSTOCK_VALUE)
+};
 /// Rule by which a step updates the weights.
 enum class Optimizer { PENSTOCK_OPTIMIZERS(PENSTOCK_VALUE) };
 /// Course of the learning rate over a run.
@@ -36,12 +41,13 @@ enum class Schedule { PENSTOCK_SCHEDULES(PENSTOCK_VALUE) };
 
 /// The names of each list in their order.
 constexpr std::array loss_names = {Choice{"auto"}, Choice{"cross_entropy"},
-                                   PENSTOCK_REGRESSION_LOSSES(PENSTOCK_CHOICE)};
+                                   PENSTOCK_REGRESSION_LOSSES(PENSTOCK_CHOICE) PENSTOCK_SOUND_LOSSES(PENSTOCK_NAME)};
 constexpr std::array optimizer_names = {PENSTOCK_OPTIMIZERS(PENSTOCK_CHOICE)};
 constexpr std::array schedule_names = {PENSTOCK_SCHEDULES(PENSTOCK_CHOICE)};
 
 #undef PENSTOCK_VALUE
 #undef PENSTOCK_CHOICE
+#undef PENSTOCK_NAME
 
 /// Returns the names of a list by one of its values.
 constexpr const auto& names_of(Loss) { return loss_names; }
@@ -195,7 +201,7 @@ constexpr std::tuple all = {
     Setting<Optimizer>{"optimizer", &O::optimizer, any, fixed, training, "", "The optimiser"},
     Setting<Schedule>{"schedule", &O::schedule, any, if_changed, training, "", "The schedule of the learning rate"},
     Setting<Loss>{"loss", &O::loss, any, fixed, training, "",
-        "The loss", "cross-entropy; mse for a series", "loss", true},
+        "The loss; the last four are for sound", "cross-entropy; mse for a series", "loss", true},
     Setting<std::string>{"checkpoint_path", &O::checkpoint_path, any, free, files, "FILE",
         "File for checkpoints, from which the run can be resumed",
         "OUTPUT.checkpoint, removed at the end", "checkpoint", true},

@@ -22,12 +22,28 @@ inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
 
 #define PENSTOCK_KIND(kind, ...) kind,
 /// Loss of a training step.
-enum class LossKind { cross_entropy, PENSTOCK_REGRESSION_LOSSES(PENSTOCK_KIND) };
+enum class LossKind { cross_entropy, PENSTOCK_REGRESSION_LOSSES(PENSTOCK_KIND) PENSTOCK_SOUND_LOSSES(PENSTOCK_KIND) };
 /// Rule by which a step updates the parameters, or after them their average.
 enum class OptimizerKind { PENSTOCK_OPTIMIZERS(PENSTOCK_KIND) average };
 /// Course of the learning rate over a run.
 enum class ScheduleKind { PENSTOCK_SCHEDULES(PENSTOCK_KIND) };
 #undef PENSTOCK_KIND
+
+/// The parts of a loss of sound (ops/training/sound_loss.h).
+struct SoundLossParts {
+  double emphasis = 0.0;                   ///< Coefficient of the pre-emphasis filter; 0: none.
+  double esr = 0.0, dc = 0.0, stft = 0.0;  ///< Weight of each part.
+};
+/// Returns the parts of a loss of sound; of other losses, all are 0.
+constexpr SoundLossParts sound_parts(LossKind kind) {
+#define PENSTOCK_PARTS(name, ...) \
+  if (kind == LossKind::name) return {__VA_ARGS__};
+  PENSTOCK_SOUND_LOSSES(PENSTOCK_PARTS)
+#undef PENSTOCK_PARTS
+  return {};
+}
+/// Returns whether a loss judges a whole window of a sound, not each value by itself.
+constexpr bool is_sound_loss(LossKind kind) { return sound_parts(kind).esr + sound_parts(kind).stft > 0.0; }
 
 // Return visit(rule, name): the rule of a loss of regression, an optimiser or a schedule, and its name in the headers
 // above.

@@ -11,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/threads.h"
+#include "ops/training/sound_loss.h"
+#include "train/optimizer_state.h"
 
 namespace penstock {
 
@@ -94,7 +96,21 @@ void check_options(const TrainOptions& options, const Dataset& data) {
   check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
   check_enum("execution.precision", options.execution.precision, Precision::tf32);
   resolve_threads(options.execution.threads);
-  resolve_loss(options.loss, data.description().task);
+  check_loss(options, data.description());
+}
+
+void check_loss(const TrainOptions& options, const DataDescription& data) {
+  const LossKind kind = kind_of(resolve_loss(options.loss, data.task));
+  if (!is_sound_loss(kind)) return;
+  const char* const name = choice_of(options.loss).name;
+  require_about(data.sample_rate > 0, "loss", " {} is for sound (mse and mae are for series)", name);
+  require_about(sound_parts(kind).stft == 0.0 || options.length >= ops::longest_frame, "length",
+                " must be at least {} for the loss {}, whose longest frame that is, not {}", ops::longest_frame, name,
+                options.length);
+  if (options.execution.device.is_cuda()) {
+    fail_with(ErrorCode::unsupported, {"choose ", the_option("device", "cpu"), " or ", the_option("loss", "mse")},
+              "the loss {} is computed on CPUs only", name);
+  }
 }
 
 Loss resolve_loss(Loss loss, Task task) {

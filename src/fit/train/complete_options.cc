@@ -13,6 +13,7 @@
 #include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
 #include "train/check_options.h"
+#include "train/optimizer_state.h"
 #include "train/suggest.h"
 
 namespace penstock {
@@ -95,6 +96,10 @@ std::string resolve_device(FitPlan& plan, const ModelSpec& spec, Dataset& data) 
   if (!plan.request.automatic || !plan.trains_layers()) return {};
   nn::check_spec(spec, data.description());
   const TrainOptions& options = plan.options;
+  if (is_sound_loss(training::kind_of(training::resolve_loss(options.loss, data.description().task)))) {
+    plan.request.automatic = false;
+    return fmt::format("the loss {} is computed there", choice_of(options.loss).name);
+  }
   // Where only the time is limited, the number of steps is unknown, and the start of a GPU decides nothing.
   const DeviceChoice choice = choose_device(spec, data.description(),
                                             {.rows = options.batch,

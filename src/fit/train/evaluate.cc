@@ -151,6 +151,7 @@ bool held_out_batch(const Model& model, const Dataset& data, Index i, Index rows
 
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options) {
   training::check_batches(options);
+  training::check_loss(options, data.description());
   training::check_same_data(model.impl().data, data.description());
   if (!model.data().series.own_forecasts().empty()) return training::evaluate_series(model, data, options);
   return training::evaluate_checked(model.impl(), data, options);

@@ -19,6 +19,7 @@ Prepared cuda_begin_step(const StepRules& rules, const Target& target) {
 }
 
 Prepared cuda_loss(const LossShape& shape, const Target& target) {
+  if (is_sound_loss(shape.kind)) fail(ErrorCode::unsupported, "losses of sound are computed on CPUs only");
   const cuda::LossExecutable kernel(gpu_of(target), {.kind = shape.kind,
                                                      .rows = target.positions(),
                                                      .width = shape.width,

@@ -8,6 +8,7 @@
 #include "ops/pointwise/elementwise.h"
 #include "ops/training/loss.h"
 #include "ops/training/on_cpu.h"
+#include "ops/training/sound_loss.h"
 
 namespace penstock {
 
@@ -20,7 +21,7 @@ namespace ops {
 
 namespace {
 
-/// The loss of a batch and its gradient, by ops/training/loss.h.
+/// The loss of a batch and its gradient, by ops/training/loss.h and sound_loss.h.
 void run_loss(const LossShape& shape, const Call& call, const Operands& memory) {
   using Of = LossOperand;
   const Index positions = call.batch.rows * call.batch.steps;
@@ -34,7 +35,9 @@ void run_loss(const LossShape& shape, const Call& call, const Operands& memory) 
   } else {
     const Regression batch{positions, shape.width, outputs, memory.get<const float>(Of::targets),
                            memory.get<const float>(Of::weights)};
-    sum = regression_loss(shape.kind, call.threads, batch, gradient, places);
+    sum = is_sound_loss(shape.kind)
+              ? sound_loss(shape.kind, call.threads, call.batch.rows, call.batch.steps, batch, gradient, memory.scratch)
+              : regression_loss(shape.kind, call.threads, batch, gradient, places);
   }
   LossSums& result = memory.get<StepState>(Of::state)->loss;
   result = {};
@@ -70,8 +73,9 @@ Op begin_step(const StepRules& rules) {
 }
 
 Op loss(const LossShape& shape) {
-  return {"loss", trained_by(shape, cuda_loss, run_loss, [](const LossShape&, const Target& target) {
-            return LossScratch::bytes(target.positions());
+  return {"loss", trained_by(shape, cuda_loss, run_loss, [](const LossShape& of, const Target& target) {
+            return is_sound_loss(of.kind) ? sound_loss_scratch(target.rows, target.steps)
+                                          : LossScratch::bytes(target.positions());
           })};
 }
 
