@@ -29,6 +29,7 @@ struct DataDescription {
   SeriesDescription series;     ///< forecast
   LabelDescription labels;      ///< classify
   Index sample_rate = 0;        ///< Samples per second of sound with one input and one output channel; 0: no sound.
+  Index latency = 0;            ///< Sound: sample p of the input was recorded as sample p + latency of the target.
 
   /// Returns O, the outputs of the model at each step.
   Index output_size() const;

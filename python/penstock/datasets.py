@@ -222,22 +222,33 @@ def open_text(
     return Dataset(opened, _name_of(paths))
 
 
-def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, origin: Model | None = None) -> Dataset:
-    """Opens a sound before and after an effect or an amplifier: two files of equal sample rate and length.
+def open_sound(
+    input: Path,
+    target: Path,
+    *,
+    validation_fraction: float = 0.2,
+    latency: int | None = None,
+    origin: Model | None = None,
+) -> Dataset:
+    """Opens a sound before and after an effect or an amplifier: two files of equal sample rate.
+
+    The target is shifted by its latency, and both are cut to what they then share: ``reading`` says by how much.
 
     Args:
         input: The sound that went in.
         target: The sound that came out.
         validation_fraction: Fraction of the samples to hold out, at the end.
+        latency: Samples by which the target follows the input; below 0: it is ahead. None: found by cross-correlation,
+            within half a second. The model stores it.
         origin: A model to be trained further (:meth:`Model.continue_from`).
 
     Raises:
         IoFailure: A file cannot be read.
-        BadInput: A file is not a sound, or the files do not fit each other.
+        BadInput: A file is not a sound, the files do not fit each other, or the latency is unclear.
     """
     model = None if origin is None else origin._model
     source, came_out = os.fspath(input), os.fspath(target)
-    return Dataset(_core.open_sound(source, came_out, validation_fraction, model), f"{source} to {came_out}")
+    return Dataset(_core.open_sound(source, came_out, validation_fraction, latency, model), f"{source} to {came_out}")
 
 
 #: Arguments of :func:`open_series` that the model to be trained further determines.

@@ -157,8 +157,8 @@ def train(
             while. See :attr:`TrainResult.gave_up` for the end.
         carry_state: True: a window that continues another one starts from its last state. False: every window starts
             from zeros.
-        loss: The loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``; for sound also ``"esr"``, ``"esr_dc"``,
-            ``"stft"`` or ``"esr_stft"``, which judge a whole window, on a CPU.
+        loss: The loss; the last four are for sound: ``"auto"``, ``"cross_entropy"``, ``"mse"``, ``"mae"``, ``"esr"``,
+            ``"esr_dc"``, ``"stft"`` or ``"esr_stft"``. Those of sound judge a whole window and need a CPU.
         optimizer: The optimiser: ``"adamw"``, ``"sgd"``, ``"lion"`` or ``"rmsprop"``. Lion's best rate is a third to a
             tenth of AdamW's.
         schedule: The schedule of the learning rate. ``"cosine"``: warm-up, then half a cosine. ``"onecycle"``: PyTorch's

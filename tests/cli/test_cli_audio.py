@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import re
 import wave
 
@@ -79,3 +80,40 @@ def test_what_rtneural_cannot_express_is_refused(folder):
         given = ["--cell", "lstm", "--blocks", 1, "--width", 4, "--steps", 2, "--length", 16, "--batch", 2]
         run("train", "in.wav", "--target", "amp.wav", *given, *options, "-o", "m.safetensors", "--force", cwd=folder)
         refuses("export", "m.safetensors", "-o", "m.json", message=f"RTNeural cannot express this model: {message}", status=1, verb="export", cwd=folder)  # fmt: skip
+
+
+def noise(path, latency=0, seed=5, gain=1.0):
+    drawn = random.Random(seed)
+    values = [drawn.gauss(0, 0.3) for _ in range(9000)]
+    values = [0.0] * latency + values[: len(values) - latency]
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes(b"".join(round(20000 * math.tanh(gain * value)).to_bytes(2, "little", signed=True) for value in values))
+
+
+def test_a_latency_is_found_and_kept(tmp_path):
+    noise(tmp_path / "in.wav")
+    noise(tmp_path / "out.wav", latency=25, gain=2.0)
+    command = ["train", "in.wav", "--target", "out.wav", "--cell", "lstm", "--blocks", 1, "--width", 8, "--steps", 60]
+    command += ["--learning-rate", 0.02, "--batch", 4, "--length", 1024, "--loss", "esr-stft", "--metrics", "run.jsonl"]
+    said = run(*command, "--json", "-o", "amp.safetensors", cwd=tmp_path)
+    assert re.search(r"latency 25 samples \(3.12 ms\), by cross-correlation: its peak is [\d.]+ times the next; the last 25 samples of "
+                     r"the input are cut; the first 25 samples of the target are cut", said.err)  # fmt: skip
+    score = said.json()["score"]
+    assert score["samples"] == 1795 and 0 < score["esr"] < 0.5, "the sounds are lined up, so a model of one step learns"
+    shown = run("stream", "amp.safetensors", "in.wav", "o.wav", "--target", "out.wav", cwd=tmp_path).out
+    assert "; the target moved by the model's latency of 25 samples\n" in shown
+    assert float(re.search(r"error-to-signal ratio (\S+),", shown)[1]) == pytest.approx(score["esr"], rel=0.2)
+    assert "latency      25 samples, removed in training" in run("info", "amp.safetensors", cwd=tmp_path).out
+    run("report", "run.jsonl", "-o", "page.html", cwd=tmp_path)
+    assert re.search(r"ESR 0\.\d+, 0\.\d+ with pre-emphasis", (tmp_path / "page.html").read_text())
+
+    noise(tmp_path / "other.wav", seed=6)
+    start = ["train", "in.wav", "-o", "x.safetensors", "--target"]
+    said = run(*start, "other.wav", expect=1, cwd=tmp_path).err
+    assert said.startswith("penstock train: other.wav: cross-correlation cannot tell how far it follows in.wav: a shift of ")
+    assert said.endswith("; --latency 0 if both begin together, else their distance in samples\n")
+    refuses(*start, "out.wav", "--latency", 9000, verb="train", status=1, cwd=tmp_path,
+            message="out.wav: a latency of 9000 samples leaves nothing of 9000 samples, and of 9000 samples in in.wav")  # fmt: skip
+    refuses(*start, "out.wav", "--loss", "stft", "--length", 512, verb="train", status=2, cwd=tmp_path,
+            message="--length must be at least 1024 for the loss stft, whose longest frame that is, not 512")  # fmt: skip

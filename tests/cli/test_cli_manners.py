@@ -217,7 +217,7 @@ def test_sound_to_sound(tmp_path):
                "--batch", 4, "--length", 64]  # fmt: skip
     result = run(*command, "--steps", 300, "--learning-rate", 0.01, cwd=tmp_path)
     assert result.err.startswith("data   in.wav: 0.8 s at 8000 Hz, another 20 % held out; target target.wav\n")
-    assert "valid  ESR 0." in result.out and "penstock stream model.safetensors in.wav in-model.wav --target target.wav" in result.out
+    assert "score  error-to-signal ratio 0." in result.out and "penstock stream model.safetensors in.wav in-model.wav --target target.wav" in result.out
     shown = run("stream", "model.safetensors", "in.wav", "out.wav", "--target", "target.wav", cwd=tmp_path).out
     assert re.match(r"out.wav: 1.000 s of sound in \d\.\d{3} s, real-time factor \d\.\d{3}\n", shown)
     error = float(re.search(r"error-to-signal ratio ([\d.e-]+), of which DC", shown)[1])
@@ -236,7 +236,7 @@ def test_sound_to_sound(tmp_path):
     tone(tmp_path / "silence.wav", [0] * 8000)
     (tmp_path / "none.wav").write_bytes(b"RIFF")
     for target, message in [
-        ("short.wav", "short.wav: 100 samples, in.wav has 8000; they must begin and end together"),
+        ("short.wav", "short.wav: 100 samples, in.wav has 8000; they must be one recording, whose lengths differ by at most half a second"),
         ("fast.wav", "fast.wav: 16000 samples a second, in.wav has 8000"),
         ("silence.wav", "silence.wav: the part to train on is silent"),
     ]:

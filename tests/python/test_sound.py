@@ -114,13 +114,15 @@ def bias_of(model, path):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_gradients_are_those_of_pytorch(data, folder, tmp_path, name):
+def test_gradients_are_those_of_pytorch(folder, tmp_path, name):
+    data = penstock.open_sound(folder / "in.wav", folder / "out.wav")  # at its first window
     model = small(data)
     features, target = sounds(data, folder)
     y = torch.from_numpy(outputs(model, features[:1500])).requires_grad_()
     loss_of(name, y, torch.from_numpy(target[:1500])).backward()
     before = bias_of(model, tmp_path / "before.safetensors")
-    penstock.train(model, data, steps=1, batch=1, length=1500, optimizer="sgd", learning_rate=1.0, weight_decay=0.0, warmup=0.0,
+    # The only step is the last of its schedule, whose rate is 0.05 of the highest.
+    penstock.train(model, data, steps=1, batch=1, length=1500, optimizer="sgd", learning_rate=20.0, weight_decay=0.0, warmup=0.0,
                    clip=0.0, loss=name, keep_best=False, progress=False)  # fmt: skip
     slope = before - bias_of(model, tmp_path / "after.safetensors")
     # Floats of the gradients add up, and of the bias before and after.
@@ -138,6 +140,12 @@ def test_losses_of_sound_are_refused_elsewhere(data, tmp_path):
     series = penstock.open_series(tmp_path / "t.csv")
     with pytest.raises(penstock.InvalidArgument, match="loss esr_dc is for sound"):
         penstock.evaluate(penstock.Model(series, width=4, blocks=1), series, loss="esr_dc")
+
+
+def test_fit_of_pytorch_refuses_losses_of_sound(data):
+    ours = pytest.importorskip("penstock.torch", reason="PyTorch is too old")
+    with pytest.raises(penstock.Unsupported, match="penstock.torch.fit has no loss esr: penstock.train has it"):
+        ours.fit(small(data), data, steps=1, loss="esr", progress=False)
 
 
 def test_a_latency_can_be_given(data, folder):

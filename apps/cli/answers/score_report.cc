@@ -21,6 +21,7 @@
 #include "penstock/error.h"
 #include "penstock/sequence_run.h"
 #include "penstock/stop.h"
+#include "penstock/stream.h"
 #include "terminal/input.h"
 #include "terminal/units.h"
 
@@ -293,10 +294,35 @@ Score score_held_out_labels(const Model& model, const Dataset& data, const Execu
   return score;
 }
 
+std::optional<Score> score_held_out_sound(const Model& model, const Dataset& data, const Execution& execution) {
+  constexpr Index piece = 1 << 16;
+  Session session(model, execution);
+  Example part;
+  const Index rate = data.description().sample_rate;
+  Sound output{.sample_rate = rate, .samples = {}}, target = output;
+  for (Index i = 0; data.validation(i, 1, piece, part); ++i) {
+    stop_if_asked();
+    for (const float value : session.process_chunk(part.features)) output.samples.push_back(value);
+    target.samples.insert(target.samples.end(), part.targets.begin(), part.targets.end());
+  }
+  if (std::ranges::all_of(target.samples, [](float value) { return value == 0.0f; })) return std::nullopt;
+  Score score;
+  score.sound = compare_sounds(output, target);
+  score.samples = static_cast<Index>(target.samples.size());
+  return score;
+}
+
+std::string sound_text(const SoundError& error) {
+  return fmt::format("error-to-signal ratio {}, of which DC {}; {} with pre-emphasis",
+                     short_number(error.error_to_signal), short_number(error.dc), short_number(error.pre_emphasised));
+}
+
 std::string score_lines(const Model& model, const Score& score, const std::string& first) {
   std::vector<std::string> lines;
   if (score.labels) {
     if (score.labels->scored > 0) lines = label_lines(model.data(), *score.labels);
+  } else if (score.sound) {
+    lines = {fmt::format("{}, on {} held-out samples", sound_text(*score.sound), with_commas(score.samples))};
   } else if (model.data().task == Task::language) {
     if (score.bytes > 0) lines = text_lines(score);
   } else {
@@ -317,6 +343,7 @@ std::string score_headline(const Model& model, const Score& score) {
     const auto best = std::ranges::min_element(score.compressors, {}, &Compressed::bits_per_byte);
     return comparison(score.bits_per_byte, best->bits_per_byte, best->name + " of these bytes alone");
   }
+  if (score.sound) return sound_text(*score.sound);
   if (score.columns.empty()) return "";
   const ColumnScore& first = score.columns.front();
   const Rival& rival = first.best_rival();
@@ -337,6 +364,11 @@ Json score_json(const Model& model, const Score& score) {
             {"confusion", labels.confusion},
             {"majority", model.data().labels.classes[static_cast<std::size_t>(labels.majority)]},
             {"majority_accuracy", labels.majority_accuracy}};
+  } else if (score.sound) {
+    json = {{"samples", score.samples},
+            {"esr", score.sound->error_to_signal},
+            {"esr_pre_emphasised", score.sound->pre_emphasised},
+            {"dc", score.sound->dc}};
   } else if (model.data().task == Task::language) {
     json = {{"bytes", score.bytes}, {"bits_per_byte", score.bits_per_byte}};
     for (const Compressed& each : score.compressors) json["compressors"][each.name] = each.bits_per_byte;

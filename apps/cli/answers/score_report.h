@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "answers/input_findings.h"
+#include "penstock/data/sound.h"
 #include "penstock/train/score_rows.h"
 #include "terminal/describe.h"
 
@@ -27,6 +28,8 @@ struct Score {
   double bits_per_byte = 0.0;        // language ...
   Index bytes = 0;                   // ... over so many bytes that were scored
   std::vector<Compressed> compressors;
+  std::optional<SoundError> sound;  // forecast of a sound ...
+  Index samples = 0;                // ... over so many samples
 };
 
 /// How a file is scored, as far as the model's task reads it.
@@ -42,9 +45,13 @@ Score score_file(const Model& model, const std::string& path, const Scoring& sco
 bool reads_task_only(const Model& model);
 /// The held-out sequences of a dataset.
 Score score_held_out_labels(const Model& model, const Dataset& data, const Execution& execution);
+/// The held-out part of a sound; empty without one, or if it is silent.
+std::optional<Score> score_held_out_sound(const Model& model, const Dataset& data, const Execution& execution);
 
 /// Returns a sentence that says whether an error or a size `ours` is below `theirs`, and by how much.
 std::string comparison(double ours, double theirs, const std::string& rival);
+/// Returns the errors of a sound in words: "error-to-signal ratio 0.01, of which DC 0; 0.02 with pre-emphasis".
+std::string sound_text(const SoundError& error);
 /// Lines for a person, each ending in a line end: `first` begins the first one, and as many blanks the others.
 std::string score_lines(const Model& model, const Score& score, const std::string& first);
 /// Returns the scores of the first column in a few words: "air: RMSE 5.008, ..., better than a season ago by 85 %";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "answers/score_report.h"
 #include "options/output_file.h"
 #include "penstock/error.h"
 #include "terminal/terminal.h"
@@ -16,14 +17,14 @@ SoundStream::SoundStream(const std::string& input, double rate) : in_(read_sound
   }
 }
 
-void SoundStream::report(const std::string& target, const Latency* latency) const {
+void SoundStream::report(const std::string& target, Index shift, const Latency* latency) const {
   const double lasts = static_cast<double>(out_.samples.size()) / static_cast<double>(out_.sample_rate);
   std::string text = fmt::format("{}: {:.3f} s of sound in {:.3f} s, real-time factor {:.3f}\n", printable(output_),
                                  lasts, seconds_, lasts > 0.0 ? seconds_ / lasts : 0.0);
   if (!target.empty()) {
-    const SoundError error = compare_sounds(out_, read_sound(target));
-    text += fmt::format("error-to-signal ratio {}, of which DC {}\n", short_number(error.error_to_signal),
-                        short_number(error.dc));
+    text += sound_text(compare_sounds(out_, read_sound(target), shift));
+    if (shift != 0) text += fmt::format("; the target moved by the model's latency of {} samples", shift);
+    text += "\n";
   }
   if (latency != nullptr) text += latency->summary() + "\n";
   if (is_standard_output(output_)) return say(text);  // the sound went there

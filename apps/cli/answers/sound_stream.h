@@ -29,7 +29,8 @@ class SoundStream {
     return true;
   }
   /// Prints the real-time factor, the error against the sound `target` unless it is empty, and `latency` unless null.
-  void report(const std::string& target, const Latency* latency) const;
+  /// The target follows the input by `shift` samples.
+  void report(const std::string& target, Index shift, const Latency* latency) const;
 
  private:
   Sound in_, out_;

@@ -193,6 +193,7 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
   if (data.vocabulary == 0) line(out, "reads", columns_text(data, data.inputs));
   if (data.sample_rate > 0) {
     line(out, "sound", fmt::format("one channel in and one out, at {} Hz", data.sample_rate));
+    if (data.latency != 0) line(out, "latency", fmt::format("{} samples, removed in training", data.latency));
   } else if (data.task == Task::forecast) {
     line(out, "predicts", columns_text(data, data.targets));
     if (!data.series.groups.empty()) {

@@ -261,7 +261,7 @@ class Stream {
     });
     if (!done) return interrupted_status();
     if (state_) state_->save(session_);
-    sound.report(arguments_.target, arguments_.stats ? &latency_ : nullptr);
+    sound.report(arguments_.target, model_.data().latency, arguments_.stats ? &latency_ : nullptr);
     return 0;
   }
 

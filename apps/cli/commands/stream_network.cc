@@ -42,7 +42,7 @@ int stream_network(const NetworkStream& arguments) {
     return out;
   });
   if (!done) return interrupted_status();
-  sound.report(arguments.target, arguments.stats ? &latency : nullptr);
+  sound.report(arguments.target, 0, arguments.stats ? &latency : nullptr);
   return 0;
 }
 

@@ -141,6 +141,7 @@ OpenedData open_sound_files(const DataOptions& options) {
   }
   SoundOptions sound;
   if (options.validation_fraction) sound.validation_fraction = *options.validation_fraction;
+  sound.latency = options.latency;
   auto dataset = open_sound(options.source, options.target, sound, options.origin);
   const auto seconds =
       static_cast<double>(dataset->training_steps()) / static_cast<double>(dataset->description().sample_rate);
@@ -193,6 +194,8 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--target-columns", data.series.targets, "C,D", "Columns of a series to forecast [those read]");
   options.gives("targets");
   options.add("--target", data.target, "FILE", "Sound: the recorded output of the effect or amplifier to learn");
+  options.add("--latency", data.latency, "SAMPLES",
+              "Sound: samples by which the target follows the input; below 0: it is ahead [by cross-correlation]");
   options.add("--horizon", data.series.horizon, "K", "Rows ahead to forecast");
   options.add("--group", data.series.group, "COLUMN",
               "Column that names the series of a row, such as a shop: one model learns many series of one file");
@@ -323,7 +326,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
   static const std::initializer_list<Scope> scopes = {
       {{text, series, labelled, labelled_texts, sound}, {"--as"}},
       {{labelled_texts}, {"--text-column", "--longest"}},
-      {{sound}, {"--target"}},
+      {{sound}, {"--target", "--latency"}},
       {{series, labelled}, {"--columns", "--categories"}},
       {{series},
        {"--target-columns", "--horizon", "--group", "--group-by-file", "--irregular", "--undated", "--known",

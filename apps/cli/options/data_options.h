@@ -48,6 +48,7 @@ struct DataOptions {
   std::optional<TokenType> tokens;
   Index vocabulary = 0;
   std::string target;  ///< Sound: what came out.
+  std::optional<Index> latency;
   std::optional<double> validation_fraction;
   SeriesOptions series;   ///< Options of a series alone, except those in `choices` and `table`.
   SeriesChoices choices;  ///< How a series is forecast, and its dates.

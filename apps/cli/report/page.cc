@@ -39,6 +39,8 @@ std::string list_entry(const char* name, const std::string& value) {
 std::string final_score(const Run& run) {
   const double accuracy = number_of(run.score, "accuracy");
   if (std::isfinite(accuracy)) return percent(accuracy) + " accuracy";
+  const double ratio = number_of(run.score, "esr"), emphasised = number_of(run.score, "esr_pre_emphasised");
+  if (std::isfinite(ratio)) return fmt::format("ESR {}, {} with pre-emphasis", number(ratio), number(emphasised));
   const Json columns = run.score.value("columns", Json::object());
   if (!columns.is_object() || columns.size() != 1) return "";
   const double rmse = number_of(columns.begin().value(), "rmse");

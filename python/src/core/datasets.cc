@@ -198,12 +198,14 @@ void bind_datasets(nb::module_& module) {
       nb::arg("vocabulary") = 0);
   module.def(
       "open_sound",
-      [](const std::string& input, const std::string& target, double validation_fraction, SharedModel* origin) {
-        const SoundOptions options{.validation_fraction = validation_fraction};
+      [](const std::string& input, const std::string& target, double validation_fraction, std::optional<Index> latency,
+         SharedModel* origin) {
+        const SoundOptions options{.validation_fraction = validation_fraction, .latency = latency};
         const std::optional<DataDescription> description = data_of(origin);
         return opened([&] { return open_sound(input, target, options, description ? &*description : nullptr); });
       },
-      nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
+      nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("latency").none(),
+      nb::arg("origin").none());
   nb::class_<Table>(module, "Table")
       .def("__init__", [](Table* self, const nb::capsule& capsule,
                           const std::string& name) { new (self) Table(table_of(capsule, name)); })

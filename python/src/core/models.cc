@@ -295,6 +295,7 @@ nb::dict describe(const DataDescription& data) {
                   {"horizon", data.series.horizon},
                   {"season", data.series.season},
                   {"sample_rate", data.sample_rate},
+                  {"latency", data.latency},
                   {"classes", data.labels.classes},
                   {"group_column", data.series.group_column},
                   {"groups", groups},

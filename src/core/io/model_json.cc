@@ -101,6 +101,7 @@ constexpr auto data_fields = [](auto& of, auto& data) {
   of.optional("header", data.table.header);
   if (of.has("missing")) of.named("missing", data.table.missing, parse_missing);
   of.optional("sample_rate", data.sample_rate);
+  of.optional("latency", data.latency);
   if (of.has("spread", !data.series.errors.empty())) of.object("spread", data.series.errors, spread_fields);
   if (of.has("groups", !data.series.group_column.empty())) of.object("groups", data.series, groups_fields);
   if (of.has("texts", data.labels_texts())) of.object("texts", data.labels, texts_fields);
@@ -205,6 +206,9 @@ DataDescription data_description_from_json(const json& object, const std::string
   constexpr Index highest_rate = 10'000'000;
   if (data.sample_rate < 0 || data.sample_rate > highest_rate) {
     reader.refuse("sample_rate", fmt::format("must be 0 to {}, not {}", highest_rate, data.sample_rate));
+  }
+  if (data.latency < -highest_rate || data.latency > highest_rate) {
+    reader.refuse("latency", fmt::format("must be {} to {}, not {}", -highest_rate, highest_rate, data.latency));
   }
   if (reader.has("spread")) check_spread(reader, data.series.errors, data);
   if (reader.has("texts") && !data.labels_texts()) reader.refuse("texts.column", "must name a column");

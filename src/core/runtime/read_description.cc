@@ -19,7 +19,7 @@ constexpr Index kLargestWidth = 65536, kMostBlocks = 1024, kMostTaps = 1024, kMo
 constexpr double kLargestFeedForward = 64.0;
 
 /// Fields that tell how text becomes rows, or how answers become texts: what a step computes does not depend on them.
-constexpr std::string_view kOfText[] = {"season", "delimiter", "decimal",   "header",  "missing",
+constexpr std::string_view kOfText[] = {"season", "delimiter", "decimal",   "header",  "missing", "latency",
                                         "spread", "groups",    "row_dates", "undated", "texts"};
 
 class Reader {

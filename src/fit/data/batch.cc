@@ -64,6 +64,7 @@ Index scored_positions(const Example& example) {
 void check_same_data(const DataDescription& model, const DataDescription& dataset) {
   DataDescription read = model;
   read.series.forget_forecasts();  // which a dataset does not know
+  read.latency = dataset.latency;  // of a recording, not of the model
   const std::string difference =
       io::difference("data", {"the model", io::to_json(read)}, {"the dataset", io::to_json(dataset)});
   if (!difference.empty()) fail(ErrorCode::incompatible, "the model was made for other data: {}", difference);

@@ -18,7 +18,8 @@ namespace {
 /// Returns the fields on which a model's weights depend, without the form of files and descriptions of the data.
 nlohmann::json form_of(const DataDescription& data) {
   nlohmann::json form = io::to_json(data);
-  for (const char* const field : {"spread", "season", "delimiter", "decimal", "header", "missing", "undated"}) {
+  for (const char* const field :
+       {"spread", "season", "delimiter", "decimal", "header", "missing", "undated", "latency"}) {
     form.erase(field);
   }
   for (auto& input : form.at("inputs")) input.erase("dates");

@@ -47,6 +47,7 @@ std::optional<Score> score_held_out(const RunStart& run, const Model& model, con
     case DataKind::text:
       return score_held_out_text(*run.data.dataset, validation);
     case DataKind::sound:
+      return score_held_out_sound(model, *run.data.dataset, run.options.execution);
     case DataKind::task:
       break;
   }

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from ... import _core
-from ...errors import InvalidArgument, NumericalError
+from ...errors import InvalidArgument, NumericalError, Unsupported
 from ...training import Evaluation, Progress
 from .._counter_dropout import seed_of_step
 from .._stable_trainer import BOUNDED
@@ -57,6 +57,8 @@ class Trainer:
             bounded=placement.module.spec["cell"] in BOUNDED, network_remedy=remedy,
         )  # fmt: skip
         self._of_classes = options.loss == "cross_entropy"
+        if not self._of_classes and options.loss not in _TERMS:
+            raise Unsupported(f"penstock.torch.fit has no loss {options.loss}: penstock.train has it, or choose mse or mae")
         # Values of a series are scaled to about 1.
         self.guard.expect(math.log(placement.module.head.out_features) if self._of_classes else 1.0)
         self.step = self.updates = self.scored = self.skipped = self.skipped_in_a_row = 0

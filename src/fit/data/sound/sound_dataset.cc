@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "data/origin.h"
+#include "data/sound/overlap.h"
 #include "data/stream_dataset.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data/sound.h"
@@ -12,13 +13,13 @@
 namespace penstock {
 namespace {
 
-/// Zero is silence, so that no mean is taken off.
-Column fit_sound(const char* name, std::span<const float> samples, const std::string& source) {
+/// Returns the root mean square of a part to train on.
+double rms(std::span<const float> samples, const std::string& source) {
   double power = 0.0;
   for (const float sample : samples) power += static_cast<double>(sample) * static_cast<double>(sample);
   const double scale = std::sqrt(power / static_cast<double>(samples.size()));
   if (!(scale > 1e-9)) fail(ErrorCode::bad_input, "{}: the part to train on is silent", source);
-  return {name, 0.0, scale};
+  return scale;
 }
 
 std::vector<float> scaled(std::span<const float> samples, const Column& column) {
@@ -31,17 +32,19 @@ std::vector<float> scaled(std::span<const float> samples, const Column& column) 
 /// Step p reads sample p of the input and is asked for sample p of the target.
 class SoundDataset final : public data::StreamDataset {
  public:
-  SoundDataset(const Sound& input, const Sound& target, Index held_out, const std::string& input_path,
-               const std::string& target_path, const DataDescription* origin)
-      : StreamDataset("sound", static_cast<Index>(input.samples.size()) - held_out, held_out) {
+  SoundDataset(const data::Overlap& both, Index sample_rate, Index latency, Index held_out,
+               const std::string& input_path, const std::string& target_path, const DataDescription* origin)
+      : StreamDataset("sound", static_cast<Index>(both.sound.size()) - held_out, held_out) {
     const auto training = static_cast<std::size_t>(training_steps());
     description_.task = Task::forecast;
-    description_.inputs = {fit_sound("input", std::span(input.samples).first(training), input_path)};
-    description_.targets = {fit_sound("output", std::span(target.samples).first(training), target_path)};
-    description_.sample_rate = input.sample_rate;
+    // Zero is silence, so that no mean is taken off.
+    description_.inputs = {{"input", 0.0, rms(both.sound.first(training), input_path)}};
+    description_.targets = {{"output", 0.0, rms(both.target.first(training), target_path)}};
+    description_.sample_rate = sample_rate;
+    description_.latency = latency;
     if (origin != nullptr) data::take_scaling(description_, *origin, input_path);
-    input_ = scaled(input.samples, description_.inputs[0]);
-    target_ = scaled(target.samples, description_.targets[0]);
+    input_ = scaled(both.sound, description_.inputs[0]);
+    target_ = scaled(both.target, description_.targets[0]);
     for (const auto* values : {&input_, &target_}) {
       fingerprint_ = data::fingerprint(data::bytes_of(*values), fingerprint_ + 1);
     }
@@ -65,6 +68,46 @@ class SoundDataset final : public data::StreamDataset {
   std::vector<float> input_, target_;  // [samples], normalised
 };
 
+/// Returns the latency that cross-correlation finds; `finding` becomes how. Where all shifts are much alike, as
+/// for a steady tone, the files are taken as they are.
+Index found_latency(const Sound& input, const Sound& target, const std::string& input_path,
+                    const std::string& target_path, Message& finding) {
+  constexpr double alike = 0.9;
+  rms(input.samples, input_path);
+  rms(target.samples, target_path);
+  const LatencyEstimate found = estimate_latency(input, target);
+  if (found.clear) {
+    finding = fmt::format(", by cross-correlation: its peak is {:.2g} times the next", found.contrast);
+    return found.samples;
+  }
+  if (found.at_zero < alike) {
+    fail_with(
+        ErrorCode::bad_input, {the_option("latency", "0"), " if both begin together, else their distance in samples"},
+        "{}: cross-correlation cannot tell how far it follows {}: a shift of {} samples matches only {:.2f} times "
+        "as well as one of {}",
+        target_path, input_path, found.samples, found.contrast, found.next);
+  }
+  finding = Message{", as recorded: other shifts match nearly as well; ", the_option("latency"), " sets another"};
+  return 0;
+}
+
+/// Returns "latency 12 samples (1.5 ms)" with `how` it is known, and what is cut.
+Message describe_latency(Index latency, const Message& how, const Sound& input, const Sound& target, Index shared) {
+  const auto cut = [&](const char* name, std::size_t samples, Index begin) {
+    const Index end = static_cast<Index>(samples) - begin - shared;
+    std::string text;
+    if (begin > 0) text += fmt::format("; the first {} samples of the {} are cut", begin, name);
+    if (end > 0) text += fmt::format("; the last {} samples of the {} are cut", end, name);
+    return text;
+  };
+  const double milliseconds = 1e3 * static_cast<double>(latency) / static_cast<double>(input.sample_rate);
+  return Message(fmt::format("latency {} samples ({:.3g} ms{})", latency, milliseconds,
+                             latency < 0 ? ": the target is ahead" : "")) +
+         how +
+         (cut("input", input.samples.size(), std::max<Index>(-latency, 0)) +
+          cut("target", target.samples.size(), std::max<Index>(latency, 0)));
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options,
@@ -72,21 +115,20 @@ std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string&
   if (origin != nullptr) data::check_origin_use(*origin, "sound", input);
   data::check_validation_fraction(options.validation_fraction);
   const Sound in = read_sound(input), out = read_sound(target);
-  if (in.sample_rate != out.sample_rate) {
-    fail(ErrorCode::bad_input, "{}: {} samples a second, {} has {}", target, out.sample_rate, input, in.sample_rate);
-  }
-  if (in.samples.size() != out.samples.size()) {
-    fail(ErrorCode::bad_input, "{}: {} samples, {} has {}; they must begin and end together", target,
-         out.samples.size(), input, in.samples.size());
-  }
+  data::overlap_of(in, out, options.latency.value_or(0), input, target);  // refuses sounds that are no pair
   if (origin != nullptr && in.sample_rate != origin->sample_rate) {
     fail(ErrorCode::incompatible, "{}: {} samples a second, the model is for {}", input, in.sample_rate,
          origin->sample_rate);
   }
-  const auto count = static_cast<Index>(in.samples.size());
+  Message how = ", as given";
+  const Index latency = options.latency ? *options.latency : found_latency(in, out, input, target, how);
+  const data::Overlap both = data::overlap_of(in, out, latency, input, target);
+  const auto count = static_cast<Index>(both.sound.size());
   const Index held_out = data::held_out(count, options.validation_fraction);
   if (count - held_out < 2) fail(ErrorCode::bad_input, "{}: {} samples are too few to learn from", input, count);
-  return std::make_unique<SoundDataset>(in, out, held_out, input, target, origin);
+  auto dataset = std::make_unique<SoundDataset>(both, in.sample_rate, latency, held_out, input, target, origin);
+  dataset->add_reading(describe_latency(latency, how, in, out, count));
+  return dataset;
 }
 
 }  // namespace penstock

@@ -143,19 +143,4 @@ void write_sound(const std::string& path, const Sound& sound) {
   file.finish();
 }
 
-SoundError compare_sounds(const Sound& sound, const Sound& target) {
-  require(sound.samples.size() == target.samples.size(), "target must have {} samples, not {}", sound.samples.size(),
-          target.samples.size());
-  double difference = 0.0, power = 0.0, sum = 0.0;
-  for (std::size_t i = 0; i < target.samples.size(); ++i) {
-    const double should = static_cast<double>(target.samples[i]);
-    const double off = should - static_cast<double>(sound.samples[i]);
-    difference += off * off;
-    power += should * should;
-    sum += off;
-  }
-  require(power > 0.0, "target must not be silent");
-  return {difference / power, sum * sum / (static_cast<double>(target.samples.size()) * power)};
-}
-
 }  // namespace penstock
