@@ -61,11 +61,6 @@ def rollout(cell, shape, device):
     return TensorDict(values, [rows, steps]).to(device), states
 
 
-def backends(device):
-    """TorchRL's backends for a device."""
-    return ("pad", "scan", "triton") if device == "cuda" else ("pad", "scan")
-
-
 def graphed(step):
     """Returns the replay of a CUDA graph of `step`."""
     side = torch.cuda.Stream()
@@ -129,7 +124,7 @@ def check_equal(cell, shape, device, runs):
                 raise SystemExit(f"{cell} {shape}: results of {name} differ by {error}")
 
 
-def contenders(cell, shape, device):
+def contenders(cell, shape, device, backends):
     """Functions by name that run forward and backward passes, and the function that returns their results."""
     import torchrl.modules
 
@@ -138,7 +133,7 @@ def contenders(cell, shape, device):
     given, states = rollout(cell, shape, device)
     keys = {"in_keys": ["x", *states], "out_keys": ["y", *(("next", name) for name in states)]}
     theirs, ours = getattr(torchrl.modules, f"{cell}Module"), getattr(penstock.rl, f"{cell}Module")
-    modules = {f"TorchRL {name}": theirs(*shape[2:], **keys, recurrent_backend=name) for name in backends(device)}
+    modules = {f"TorchRL {name}": theirs(*shape[2:], **keys, recurrent_backend=name) for name in backends}
     modules["penstock.rl"] = ours(*shape[2:], **keys)
     layer = getattr(penstock.torch, cell)(*shape[2:], batch_first=True)
     for module in modules.values():
@@ -167,14 +162,15 @@ def contenders(cell, shape, device):
 
 
 def compare_layers(options):
-    columns = ["reset_mask", "reset_to", "penstock.rl", *(f"TorchRL {name}" for name in backends(options.device))]
+    backends = options.backends or (("pad", "scan", "triton") if options.device == "cuda" else ("pad", "scan"))
+    columns = ["reset_mask", "reset_to", "penstock.rl", *(f"TorchRL {name}" for name in backends)]
     print(f"Forward and backward pass, float32, milliseconds; an episode ends with {END:.0%} of the steps")
     print(f"| layer, B x T x I x H | {' | '.join(columns)} | best of TorchRL / reset_mask |")
     print("|---" * (len(columns) + 2) + "|")
     shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes]
     for shape in shapes:
         for cell in ("GRU", "LSTM"):
-            runs = contenders(cell, shape, options.device)
+            runs = contenders(cell, shape, options.device, backends)
             check_equal(cell, shape, options.device, runs)
             times = measured(runs, options.seconds, clock(options.device))
             best = min(statistics.median(of) for name, of in times.items() if name.startswith("TorchRL"))
@@ -220,6 +216,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--shapes", nargs="+", default=["16x32x32x64"], help="rows x steps x inputs x hidden size")
+    parser.add_argument(
+        "--backends", nargs="+", choices=("pad", "scan", "triton"), help="of TorchRL; triton compiles for minutes"
+    )
     parser.add_argument("--ppo", action="store_true")
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
