@@ -77,7 +77,7 @@ Index found_latency(const Sound& input, const Sound& target, const std::string& 
   rms(target.samples, target_path);
   const LatencyEstimate found = estimate_latency(input, target);
   if (found.clear) {
-    finding = fmt::format(", by cross-correlation: its peak is {:.2g} times the next", found.contrast);
+    finding = fmt::format(", by cross-correlation: its peak is {:.1f} times the next", found.contrast);
     return found.samples;
   }
   if (found.at_zero < alike) {
