@@ -10,6 +10,7 @@
 #include <span>
 #include <sstream>
 
+#include "options/output_file.h"
 #include "penstock/checksum.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"

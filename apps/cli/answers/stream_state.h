@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "options/output_file.h"
+#include "options/output_lock.h"
 #include "penstock/data/row_reader.h"
 #include "penstock/interval_tracker.h"
 #include "penstock/stream.h"

@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -24,10 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void cannot_write(const std::string& option, const std::string& path, const std::string& reason) {
-  fail(ErrorCode::io_failure, "{} {}: cannot write: {}{}", option, printable(path), reason, address_advice(path, true));
-}
-
 /// "a model", "a checkpoint", "no Penstock model", for a file that is there.
 const char* kind_of_file(const std::string& path) {
   switch (inspect_model_file(path).kind) {
@@ -40,22 +34,6 @@ const char* kind_of_file(const std::string& path) {
     default:
       return "no Penstock model";
   }
-}
-
-/// Returns whether the open file is still the one of this name: the previous holder of the lock may have removed it.
-bool is_named(int descriptor, const std::string& path) {
-  struct stat open_file = {}, named = {};
-  return fstat(descriptor, &open_file) == 0 && stat(path.c_str(), &named) == 0 && open_file.st_ino == named.st_ino &&
-         open_file.st_dev == named.st_dev;
-}
-
-/// How a lock's content begins, so that no other file of its name is taken for a lock and removed.
-constexpr std::string_view lock_mark = "lock of penstock ";
-
-std::string content_of(int descriptor) {
-  std::array<char, 64> text = {};
-  const ssize_t size = pread(descriptor, text.data(), text.size() - 1, 0);
-  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
 }
 
 /// Opens a new file without a name: nothing is left of it, even if the process is killed. A file system without such
@@ -82,6 +60,10 @@ void check_folder(const std::string& option, const std::string& path) {
 }
 
 }  // namespace
+
+void cannot_write(const std::string& option, const std::string& path, const std::string& reason) {
+  fail(ErrorCode::io_failure, "{} {}: cannot write: {}{}", option, printable(path), reason, address_advice(path, true));
+}
 
 bool is_standard_output(const std::string& path) {
   struct stat named = {}, ours = {};
@@ -145,41 +127,6 @@ std::string resolve_output(std::string output, const std::vector<InputFile>& inp
   check_files(inputs, {{"--output", output}}, force);
   check_new_output(output, force);
   return output;
-}
-
-std::string OutputLock::path_for(const std::string& output) { return behind_links(output) + ".lock"; }
-
-OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(path_for(path)) {
-  for (;;) {
-    descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor_ < 0) cannot_write(option, path_, why_not_written(path_, errno));
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      const std::string who = content_of(descriptor_);
-      close(descriptor_);
-      fail(ErrorCode::invalid_argument, "{} {}: another run{} is writing to it", option, printable(path),
-           who.starts_with(lock_mark) ? fmt::format(" (process {})", printable(who.substr(lock_mark.size()))) : "");
-    }
-    if (is_named(descriptor_, path_)) break;
-    close(descriptor_);
-  }
-  check_is_lock(option);
-  // Only for the message of a process that finds the lock taken.
-  const std::string process = fmt::format("{}{}", lock_mark, getpid());
-  if (ftruncate(descriptor_, 0) != 0 || pwrite(descriptor_, process.data(), process.size(), 0) < 0) return;
-}
-
-/// Refuses a file that somebody else keeps under the name of the lock.
-void OutputLock::check_is_lock(const std::string& option) const {
-  const std::string content = content_of(descriptor_);
-  if (content.empty() || content.starts_with(lock_mark)) return;
-  close(descriptor_);
-  fail(ErrorCode::invalid_argument, "{}: {} is there already and is not a lock; move it, or name another output",
-       option, printable(path_));
-}
-
-OutputLock::~OutputLock() {
-  unlink(path_.c_str());
-  close(descriptor_);
 }
 
 }  // namespace penstock::cli

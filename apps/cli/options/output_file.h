@@ -7,6 +7,9 @@
 
 namespace penstock::cli {
 
+/// Throws Error(io_failure).
+[[noreturn]] void cannot_write(const std::string& option, const std::string& path, const std::string& reason);
+
 /// Makes sure, before any work is done, that a file can be written to `path` later. `option` is named in messages.
 /// Throws Error(io_failure) if the system will not let us write, Error(invalid_argument) for '-'.
 void check_writable_file(const std::string& option, const std::string& path);
@@ -34,24 +37,5 @@ std::vector<InputFile> input_files(const std::string& role, const std::vector<st
 /// Applies check_outputs() to the files of a call; the files of --config are inputs too. `force`: a file of another
 /// kind may be replaced.
 void check_files(std::vector<InputFile> inputs, const std::vector<OutputFile>& outputs, bool force);
-
-/// Keeps other processes from writing to the same path for as long as it lives, by a lock on `path`.lock.
-class OutputLock {
- public:
-  /// Throws Error(invalid_argument) if another process holds it, Error(io_failure) if the system refuses.
-  OutputLock(const std::string& option, const std::string& path);
-  ~OutputLock();
-  OutputLock(const OutputLock&) = delete;
-  OutputLock& operator=(const OutputLock&) = delete;
-
-  /// Returns where the lock of an output lies.
-  static std::string path_for(const std::string& output);
-
- private:
-  void check_is_lock(const std::string& option) const;
-
-  std::string path_;
-  int descriptor_ = -1;
-};
 
 }  // namespace penstock::cli

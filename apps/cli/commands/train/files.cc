@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "options/output_file.h"
 #include "terminal/describe.h"
 #include "terminal/signals.h"
 

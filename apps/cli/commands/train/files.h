@@ -5,7 +5,7 @@
 #include <string>
 
 #include "commands/train/options.h"
-#include "options/output_file.h"
+#include "options/output_lock.h"
 #include "penstock/penstock.h"
 
 namespace penstock::cli {

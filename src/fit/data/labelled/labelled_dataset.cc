@@ -12,7 +12,7 @@
 #include "data/labelled/labelled_passes.h"
 #include "data/labelled/labels.h"
 #include "data/labelled/shuffle.h"
-#include "data/origin.h"
+#include "data/model_to_continue.h"
 #include "data/table/fill_missing.h"
 #include "data/table/open_table.h"
 #include "data/table/sentinels.h"

@@ -9,7 +9,7 @@
 #include "data/labelled/labelled_passes.h"
 #include "data/labelled/labels.h"
 #include "data/labelled/shuffle.h"
-#include "data/origin.h"
+#include "data/model_to_continue.h"
 #include "data/table/open_table.h"
 #include "data/table/text_columns.h"
 #include "penstock/data/labelled_texts.h"

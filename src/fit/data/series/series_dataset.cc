@@ -9,7 +9,7 @@
 #include "base/lower_case.h"
 #include "base/threads.h"
 #include "data/column_scaling.h"
-#include "data/origin.h"
+#include "data/model_to_continue.h"
 #include "data/series/calendar.h"
 #include "data/series/cycle_test.h"
 #include "data/series/lost_changes.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "data/origin.h"
+#include "data/model_to_continue.h"
 
 namespace penstock::data {
 

@@ -10,7 +10,7 @@
 #include "base/quote.h"
 #include "data/data_file.h"
 #include "data/dataset.h"
-#include "data/origin.h"
+#include "data/model_to_continue.h"
 #include "data/table/fill_missing.h"
 
 namespace penstock::data {

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "data/origin.h"
+#include "data/model_to_continue.h"
 #include "data/sound/overlap.h"
 #include "data/stream_dataset.h"
 #include "penstock/data/dataset.h"

@@ -1,4 +1,4 @@
-#include "data/origin.h"
+#include "data/model_to_continue.h"
 
 #include <algorithm>
 #include <cmath>
