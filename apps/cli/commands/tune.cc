@@ -1,4 +1,5 @@
 #include "penstock/tune.h"
+#include "penstock/error.h"
 
 #include <fmt/format.h>
 
