@@ -1,5 +1,4 @@
 #include "penstock/tune.h"
-#include "penstock/error.h"
 
 #include <fmt/format.h>
 
@@ -16,6 +15,7 @@
 #include "terminal/signals.h"
 #include "terminal/terminal.h"
 #include "terminal/terminal_table.h"
+#include "terminal/units.h"
 
 namespace penstock::cli {
 namespace {
