@@ -34,6 +34,8 @@ constexpr int kMostVectors = 4;
 constexpr int kLeastUnderWay = 32 << 10, kEnoughUnderWay = 96 << 10;
 /// Limits of blocks whose warpgroups have rows of their own: bytes under way, stages of the operand, and items.
 constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kMostStagesOfWide = 16, kMostItemsOfWide = 64;
+/// Bytes that teams exchange and stream. With more, the L2 cache of Hopper, 50 MiB, does not keep the operand.
+constexpr double kMostInCache = 56 << 20;
 
 /// Costs in nanoseconds. Values are rows of a portion times operand columns of a block. Measured on an H100, those of
 /// two terms on an H200, and fitted within about 10 %.
@@ -194,16 +196,21 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
 }
 
 /// Returns the time of a step of blocks whose warpgroups have rows of the matrix of their own. Measured on an H200, and
-/// fitted within about 15 %. Streamed items come from memory, and in part from the L2 cache.
+/// fitted within about 15 %. Streamed items come from memory, and in part from the L2 cache. With few stages and
+/// more than that cache keeps, the operand takes time of memory too: so it was measured in backward passes of two teams
+/// whose gradients of W x and of R h differ. Others keep the estimates that were fitted.
 double wide_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
   constexpr double exchange = 2500, row_of_backward = 30, portion = 700, value = 0.055, value_of_terms = 0.085;
   const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms;
-  const double streamed = static_cast<double>(c.teams * shape.blocks()) * TeamShape::parts * shape.streamed *
-                          static_cast<double>(shape.matrix_item_bytes());
+  const double blocks = static_cast<double>(c.teams * shape.blocks());
+  const double streamed = blocks * TeamShape::parts * shape.streamed * static_cast<double>(shape.matrix_item_bytes());
+  const bool beyond_cache = shape.backward && shape.split && shape.stages == kLeastStages && c.teams > 1 &&
+                            static_cast<double>(c.teams * shape.exchange_bytes()) > kMostInCache;
+  const double operand = beyond_cache ? blocks * shape.items() * shape.item_bytes() : 0;
   return exchange + (shape.backward ? row_of_backward * shape.rows : 0) +
-         shape.portions *
-             (portion + std::max(values * (shape.terms > 1 ? value_of_terms : value), streamed / c.bytes_per_ns));
+         shape.portions * (portion + std::max(values * (shape.terms > 1 ? value_of_terms : value),
+                                              (streamed + operand) / c.bytes_per_ns));
 }
 
 double warpgroup_step_time(const WarpgroupCandidate& c) {
