@@ -246,6 +246,7 @@ DerivedCell derive(CustomCell cell, std::string_view source, ErrorCode code) {
   derived.training = compile(cell.graph, training);
   derived.backward = compile(cell.graph, roots, derived.kept);
   derived.tangent = compile(cell.graph, of_tangent);
+  derived.gradients = roots;
   for (const Program* program : {&derived.training, &derived.backward}) {
     if (program->slots > kMostSlots) {
       fail(code, "{}: the cell needs {} values at a time and {} are allowed: split it into two layers", source,

@@ -31,13 +31,14 @@ void check_cell(const CustomCell& cell, std::string_view source, ErrorCode code)
 
 /// A cell with its derivatives.
 struct DerivedCell {
-  CustomCell cell;               ///< Its graph has the nodes of the derivatives too.
-  std::vector<NodeId> kept;      ///< Values that the forward pass of a dense cell keeps for the backward pass.
-  bool split_gradients = false;  ///< The cell depends on more than the sums of W x and R h.
-  bool has_kink = false;         ///< Its derivative is discontinuous somewhere.
-  bool averages = false;         ///< A unit reads means over its head.
-  Program forward;               ///< Results: the outputs.
-  Program training;              ///< Results: the outputs, then the kept values.
+  CustomCell cell;                ///< Its graph has the nodes of the derivatives too.
+  std::vector<NodeId> gradients;  ///< The results of `backward`.
+  std::vector<NodeId> kept;       ///< Values that the forward pass of a dense cell keeps for the backward pass.
+  bool split_gradients = false;   ///< The cell depends on more than the sums of W x and R h.
+  bool has_kink = false;          ///< Its derivative is discontinuous somewhere.
+  bool averages = false;          ///< A unit reads means over its head.
+  Program forward;                ///< Results: the outputs.
+  Program training;               ///< Results: the outputs, then the kept values.
   /// Reads the kept values, states and learnt vectors; of a scan cell inputs and learnt vectors. Results: gradients of
   /// the inputs [G], of a dense cell those of recurrent leaves [G] and states [S], those of learnt vectors [K]; then a
   /// and b of a scan cell.
@@ -49,10 +50,10 @@ struct DerivedCell {
 DerivedCell derive(CustomCell cell, std::string_view source, ErrorCode code);
 
 /// Chooses which values a forward pass keeps for the backward pass, so that memory traffic and recomputation together
-/// cost least. `roots`: results of the backward pass; `outputs`: those of the forward pass. States and learnt vectors
-/// are there anyway.
+/// cost least. `roots`: results of the backward pass; `outputs`: those of the forward pass; `cost_of`: an operation's
+/// cost in additions. States and learnt vectors are there anyway.
 std::vector<NodeId> choose_kept(const ExpressionGraph& graph, std::span<const NodeId> outputs,
-                                std::span<const NodeId> roots);
+                                std::span<const NodeId> roots, int (*cost_of)(Operation) = cost);
 
 /// The cell as JSON text, and back. A file never holds code: reading it builds a graph and checks it. `source` begins
 /// messages, which have the code bad_input and name the node and the field.

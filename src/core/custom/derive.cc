@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <utility>
 
@@ -9,12 +10,73 @@ namespace penstock::custom {
 
 namespace {
 
+/// Means over the units of a head, with factors that all units share in front, and without the mean of what is centred.
+/// A gradient that flows through a norm then waits for as few means one after the other as it has to.
+class Means {
+ public:
+  explicit Means(ExpressionGraph& graph) : f_(graph) {}
+
+  NodeId of(NodeId x) {
+    const auto found = means_.find(x);
+    if (found != means_.end()) return found->second;
+    const NodeId mean = is_shared(x) ? x : simplified(x);
+    return means_[x] = mean != kNoNode ? mean : f_.make(Operation::mean, x);
+  }
+
+ private:
+  bool is_shared(NodeId x) {
+    const auto found = shared_.find(x);
+    if (found != shared_.end()) return found->second;
+    const Node& node = f_[x];
+    const auto operands = node.operands();
+    const bool of_shared = !operands.empty() && std::all_of(operands.begin(), operands.end(),
+                                                            [&](NodeId operand) { return is_shared(operand); });
+    return shared_[x] = of_shared || node.operation == Operation::constant || node.operation == Operation::mean;
+  }
+  bool is_centred(const Node& node) const {
+    const Node& mean = f_[node.of[1]];
+    return mean.operation == Operation::mean && mean.of[0] == node.of[0];
+  }
+  bool is_mean_of(NodeId mean, NodeId x) const { return f_[mean].operation == Operation::mean && f_[mean].of[0] == x; }
+
+  /// Returns the mean of x as something simpler than a mean of x itself, or kNoNode.
+  NodeId simplified(NodeId x) {
+    const Node node = f_[x];  // a copy: the graph grows below
+    const auto [a, b, c] = node.of;
+    switch (node.operation) {
+      case Operation::add:
+        return joined(node.operation, a, b);
+      case Operation::subtract:
+        return is_centred(node) ? f_.constant(0) : joined(node.operation, a, b);
+      case Operation::multiply:
+        return is_shared(a) ? times(a, b) : is_shared(b) ? times(b, a) : kNoNode;
+      case Operation::divide:
+        return is_shared(b) ? f_.make(Operation::divide, of(a), b) : kNoNode;
+      default:
+        return kNoNode;
+    }
+  }
+  NodeId joined(Operation operation, NodeId a, NodeId b) {
+    const NodeId mean_a = of(a), mean_b = of(b);
+    if (is_mean_of(mean_a, a) && is_mean_of(mean_b, b)) return kNoNode;
+    return f_.make(operation, mean_a, mean_b);
+  }
+  NodeId times(NodeId shared, NodeId x) {
+    const NodeId mean = of(x);
+    return f_.is_constant(mean, 0) ? mean : f_.make(Operation::multiply, shared, mean);
+  }
+
+  ExpressionGraph& f_;
+  std::map<NodeId, NodeId> means_;
+  std::map<NodeId, bool> shared_;
+};
+
 /// The derivative of node `id` with respect to its operand `i`, times d. Real derivatives are symmetric: the result is
 /// what a gradient d of the node adds to the operand's, and what a tangent d of the operand adds to the node's.
 class Slope {
  public:
-  Slope(ExpressionGraph& graph, NodeId id, std::size_t i, NodeId d)
-      : f_(graph), node_(graph[id]), id_(id), i_(i), d_(d) {}
+  Slope(ExpressionGraph& graph, Means& means, NodeId id, std::size_t i, NodeId d)
+      : f_(graph), means_(means), node_(graph[id]), id_(id), i_(i), d_(d) {}
 
   NodeId times() {
     const auto [a, b, c] = node_.of;
@@ -96,7 +158,7 @@ class Slope {
       case Operation::sqrt:
         return f_.make(Operation::divide, product(d_, f_.constant(0.5)), y);
       case Operation::mean:
-        return of(Operation::mean, d_);
+        return means_.of(d_);
       case Operation::abs:
         return where(less(x, zero()), f_.negative(d_), where(less(zero(), x), d_, zero()));
       default:
@@ -105,6 +167,7 @@ class Slope {
   }
 
   ExpressionGraph& f_;
+  Means& means_;
   const Node node_;
   NodeId id_;
   std::size_t i_;
@@ -132,6 +195,7 @@ NodeId tangent_leaf(ExpressionGraph& graph, const Node& node) {
 
 std::vector<NodeId> gradients(ExpressionGraph& graph, std::span<const NodeId> outputs, std::span<const NodeId> seeds,
                               int count) {
+  Means means(graph);
   std::vector<NodeId> gradient(static_cast<std::size_t>(count), kNoNode);
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     accumulate(graph, gradient[static_cast<std::size_t>(outputs[k])], seeds[k]);
@@ -143,13 +207,14 @@ std::vector<NodeId> gradients(ExpressionGraph& graph, std::span<const NodeId> ou
     for (std::size_t i = 0; i < node.operands().size(); ++i) {
       const NodeId operand = node.of[i];
       if (graph[operand].operation == Operation::constant) continue;
-      accumulate(graph, gradient[static_cast<std::size_t>(operand)], Slope(graph, id, i, d).times());
+      accumulate(graph, gradient[static_cast<std::size_t>(operand)], Slope(graph, means, id, i, d).times());
     }
   }
   return gradient;
 }
 
 std::vector<NodeId> tangents(ExpressionGraph& graph, std::span<const NodeId> outputs) {
+  Means means(graph);
   const std::vector<bool> needed = reachable(graph, outputs);
   std::vector<NodeId> tangent(needed.size(), kNoNode);
   for (std::size_t id = 0; id < needed.size(); ++id) {
@@ -158,7 +223,7 @@ std::vector<NodeId> tangents(ExpressionGraph& graph, std::span<const NodeId> out
     tangent[id] = tangent_leaf(graph, node);
     for (std::size_t i = 0; i < node.operands().size(); ++i) {
       const NodeId d = tangent[static_cast<std::size_t>(node.of[i])];
-      if (d != kNoNode) accumulate(graph, tangent[id], Slope(graph, static_cast<NodeId>(id), i, d).times());
+      if (d != kNoNode) accumulate(graph, tangent[id], Slope(graph, means, static_cast<NodeId>(id), i, d).times());
     }
   }
   std::vector<NodeId> of_outputs;

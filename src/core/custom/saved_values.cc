@@ -99,7 +99,7 @@ bool is_free(const Node& node) {
 }  // namespace
 
 std::vector<NodeId> choose_kept(const ExpressionGraph& graph, std::span<const NodeId> outputs,
-                                std::span<const NodeId> roots) {
+                                std::span<const NodeId> roots, int (*cost_of)(Operation)) {
   const std::vector<bool> used = reachable(graph, roots), forward = reachable(graph, outputs);
   const std::vector<bool> depends = depend_on_gradients(graph);
   // A node is two vertices: "is needed", 2 id, and "is computed again", 2 id + 1.
@@ -123,8 +123,8 @@ std::vector<NodeId> choose_kept(const ExpressionGraph& graph, std::span<const No
     if (depends[i] || is_free(node)) continue;
     if (is_root[i]) network.connect(source, 2 * id, kInfinite);
     const bool is_leaf = node.operands().empty();
-    network.connect(2 * id, 2 * id + 1, kKeepCost + (forward[i] ? 0 : cost(node.operation)));
-    network.connect(2 * id + 1, sink, is_leaf ? kInfinite : cost(node.operation));
+    network.connect(2 * id, 2 * id + 1, kKeepCost + (forward[i] ? 0 : cost_of(node.operation)));
+    network.connect(2 * id + 1, sink, is_leaf ? kInfinite : cost_of(node.operation));
   }
   const std::vector<bool> on_side = network.cut(source, sink);
   std::vector<NodeId> kept;

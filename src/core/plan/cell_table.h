@@ -38,12 +38,15 @@ struct CellTraits {
   int alive = 0;                 ///< Values of a unit that a pass needs at the same time (custom cells)
   int learnt = 0;                ///< K, learnt vectors [H] behind the G gates of bias_ih (custom cells)
   bool averages = false;         ///< A unit reads means over its head (custom cells)
+  /// Exchanges of such means in a step of a kernel: how many each of them carries for a row and head.
+  std::vector<int> forward_means = {}, backward_means = {};
   const custom::DerivedCell* custom = nullptr;  ///< The equations of a custom cell, which has no header
 
   /// Returns how many of these values a kernel has no registers for if it has them for `covered`.
   int alive_beyond(int covered) const { return alive > covered ? alive - covered : 0; }
   int gates() const { return static_cast<int>(info.gates); }
   int states() const { return static_cast<int>(info.states); }
+  const std::vector<int>& means(bool backward) const { return backward ? backward_means : forward_means; }
   /// Vectors [H] of bias_ih.
   Index bias_vectors() const { return info.gates + learnt; }
 

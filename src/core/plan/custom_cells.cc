@@ -78,7 +78,9 @@ CellTraits traits_of(const custom::DerivedCell& derived) {
   traits.saved = static_cast<int>(derived.kept.size());
   traits.first_gates = cell.gates;
   traits.split_gradients = derived.split_gradients;
-  traits.alive = std::max(derived.training.slots, derived.backward.slots);
+  custom::Averages averages = custom::averages_of(derived);
+  traits.alive = std::max({derived.training.slots, derived.backward.slots, averages.alive});
+  traits.forward_means = std::move(averages.forward), traits.backward_means = std::move(averages.backward);
   traits.learnt = static_cast<int>(cell.learnt.size());
   traits.averages = derived.averages;
   traits.custom = &derived;

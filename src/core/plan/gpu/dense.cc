@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 
 #include "base/names.h"
@@ -14,6 +15,8 @@
 namespace penstock::plan {
 namespace {
 
+#include "plan/kernels/dense_tape.h"
+
 void check_dense_problem(const GpuDenseProblem& problem) {
   constexpr Index most = GpuScanProblem::max_size;
   require(problem.rows >= 1 && problem.steps >= 1 && problem.hidden >= 1,
@@ -24,6 +27,12 @@ void check_dense_problem(const GpuDenseProblem& problem) {
           problem.heads, problem.hidden);
   const CellTraits& cell = cell_traits(problem.cell);
   require(!cell.info.scan, "{} is a scan cell and has no recurrent matrix", problem.cell);
+  const std::size_t exchanges = std::max(cell.forward_means.size(), cell.backward_means.size());
+  if (exchanges > std::size_t{kMostExchanges}) {
+    fail(ErrorCode::unsupported,
+         "{} needs {} means one after the other at each step, and a GPU computes at most {}: use a CPU", problem.cell,
+         exchanges, kMostExchanges);
+  }
   require(problem.hidden * cell.gates() <= most, "the gates of hidden {} must be at most {} values", problem.hidden,
           most);
 }
@@ -50,8 +59,8 @@ MakeDenseRule dense_rule_of(DenseAlgorithm algorithm) {
 }
 
 DenseRule rule_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, const GpuModel& gpu) {
-  const bool knows_units = algorithm == DenseAlgorithm::step || algorithm == DenseAlgorithm::head;
-  std::string refused = knows_units ? std::string() : means_refusal(problem);
+  const bool averages = algorithm != DenseAlgorithm::warpgroup && algorithm != DenseAlgorithm::diagonal;
+  std::string refused = averages ? std::string() : means_refusal(problem);
   if (refused.empty()) return dense_rule_of(algorithm)(problem, gpu);
   return {.name = std::string(to_string(algorithm)), .refused = std::move(refused)};
 }
@@ -69,7 +78,7 @@ GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) 
   if (problem.head_size() == 1 && !means) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
   const auto attempt = [&](DenseAlgorithm algorithm) { return best_plan(rule_by(algorithm, problem, gpu)); };
   const std::optional<GpuDensePlan> head = attempt(DenseAlgorithm::head);
-  GpuDensePlan best = head ? *head : plan_by(DenseAlgorithm::step, problem, gpu);
+  std::optional<GpuDensePlan> best = head ? head : attempt(DenseAlgorithm::step);
   // Estimates are not more accurate than this, and clusters leave unused multiprocessors to other work.
   constexpr double clearly_quicker = 0.97;
   for (const DenseAlgorithm algorithm : {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup}) {
@@ -77,17 +86,29 @@ GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) 
     if (head && algorithm != DenseAlgorithm::cluster) continue;
     if (algorithm == DenseAlgorithm::warpgroup && !warpgroups_take(problem, gpu)) continue;
     const auto plan = attempt(algorithm);
-    if (plan && plan->microseconds < clearly_quicker * best.microseconds) best = *plan;
+    if (plan && (!best || plan->microseconds < clearly_quicker * best->microseconds)) best = *plan;
   }
-  return best;
+  return best ? *best : plan_by(DenseAlgorithm::step, problem, gpu);
 }
 
 }  // namespace
 
 std::string means_refusal(const GpuDenseProblem& problem) {
   if (!cell_traits(problem.cell).averages) return "";
-  return fmt::format("the units of {} read means over their head, which only the head and step algorithms compute",
+  return fmt::format("the units of {} read means over their head, which warpgroups and diagonals do not compute",
                      problem.cell);
+}
+
+std::string exchange_refusal(const GpuDenseProblem& problem, const std::string& algorithm) {
+  constexpr std::size_t most = 8;  // as many barriers as there is room for
+  const std::size_t exchanges = cell_traits(problem.cell).means(problem.backward).size();
+  if (exchanges <= most) return "";
+  return fmt::format("the {} algorithm exchanges means at most {} times a step, and {} needs {}", algorithm, most,
+                     problem.cell, exchanges);
+}
+
+int taped_floats(const CellTraits& cell) {
+  return TapedFloats(std::accumulate(cell.forward_means.begin(), cell.forward_means.end(), 0));
 }
 
 std::string_view to_string(DenseAlgorithm algorithm) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/cell_table.h"
 #include "plan/gpu/scan.h"
 
 namespace penstock::plan {
@@ -110,6 +111,9 @@ int diagonal_batch(Index states);
 
 /// Returns the number of clusters of this size that run at once, with each block on its own multiprocessor.
 Index clusters_at_once(const GpuModel& gpu, int cluster);
+
+/// Returns the floats of the tape that the means of a cell take at a step, for each row and head.
+int taped_floats(const CellTraits& cell);
 
 /// Returns numbers of rows up to `most` that split a batch into slices as evenly as possible, largest first.
 std::vector<int> even_row_counts(Index rows, int most);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,6 +23,9 @@ namespace chip {
 
 constexpr int kDirectParts = 8, kMostDirectCluster = 2;
 constexpr int kMostTeamRows = 32, kMostTeamBlocks = 16, kMostTeamCluster = 8;
+/// With means, a thread applies the cell to all of its slots at once. Further registers that a slot beyond the first
+/// was observed to need besides the values of the cell and its learnt vectors.
+constexpr int kFurtherSlot = 16;
 constexpr OtherRegisters kTeamForward{.thread = 52, .slot = 18, .gate = 2, .split_gate = 11, .tile_m = 2};
 constexpr OtherRegisters kTeamBackward{.thread = 56, .slot = 14, .gate = 1, .split_gate = 8, .tile_m = 2};
 
@@ -80,6 +84,10 @@ class TeamFacts {
     // A forward pass has the same shape, and the same result, with and without a tape.
     common_.shape.training = !problem.backward;
     more_registers_ = cell.alive_beyond(kCoveredValues) + cell.learnt * (problem.backward ? 2 : 1);
+    add_means(cell, problem.backward, common_.shape);
+    if (cell.averages) {
+      of_further_slot_ = cell.alive + cell.learnt * (problem.backward ? 2 : 1) + kFurtherSlot;
+    }
     registers_ = gpu.registers, block_bytes_ = gpu.block_bytes;
     for (int cluster = 1; cluster <= kMostTeamCluster; ++cluster) {
       at_once_[static_cast<std::size_t>(cluster)] = clusters_at_once(gpu, cluster);
@@ -102,7 +110,8 @@ class TeamFacts {
   /// Returns a complete candidate: with the tiles in registers, and as many stages as shared memory has room for.
   TeamCandidate held(const TeamChoice& choice) const {
     TeamCandidate c = split(choice);
-    const int other = other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_, more_registers_);
+    const int other =
+        other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_, more_registers_, of_further_slot_);
     c.resident = resident_tiles(c, other, registers_);
     c.shape.resident = std::max(0, c.resident);
     c.shape.stages = most_stages_;
@@ -124,6 +133,7 @@ class TeamFacts {
   Index rows_, heads_, octets_;
   bool reset_;
   int registers_ = 0, more_registers_ = 0;
+  std::optional<int> of_further_slot_;
   Index block_bytes_ = 0;
   static constexpr int most_stages_ = 4;
   std::array<Index, kMostTeamCluster + 1> at_once_{};
@@ -184,7 +194,9 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   work.operands = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
   work.slots = c.slots();
   work.backward = c.backward;
-  return shape.direct ? direct_step_time(work, cost) : staged_step_time(work, cost);
+  const double means = shape.mean_exchanges * cost.chip.means +
+                       (shape.chip_mean_bytes() + shape.published_bytes()) / cost.chip.gathered_bytes;
+  return means + (shape.direct ? direct_step_time(work, cost) : staged_step_time(work, cost));
 }
 
 /// Lower bound of the nanoseconds of a step for all teams that take turns, while some variables are open.
@@ -296,6 +308,14 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
         fmt::format("the chip algorithm exchanges once a step, and {} needs a second exchange", problem.cell);
     return rule;
   }
+  constexpr int most_means = 32;  // of an exchange: 8 lanes send 16 bytes each
+  rule.refused = exchange_refusal(problem, rule.name);
+  for (const int means : cell_traits(problem.cell).means(problem.backward)) {
+    if (means <= most_means) continue;
+    rule.refused = fmt::format("the chip algorithm computes at most {} means at once, and {} needs {}", most_means,
+                               problem.cell, means);
+  }
+  if (!rule.refused.empty()) return rule;
   csp::Model& m = rule.model;
   const TeamFacts facts(problem, gpu);
   const int most_cluster = gpu.has_clusters() ? std::min(gpu.cluster, kMostTeamCluster) : 1;

@@ -19,6 +19,7 @@ constexpr int kBlockUnits = 8;
 struct ClusterCandidate {
   ClusterShape shape{};
   bool backward = false;
+  bool fits_registers = true;
   Index slices = 1;
   double step = 0;  // nanoseconds
 
@@ -57,7 +58,8 @@ double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
                        ((others + operand) * ClusterShape::tile_bytes + sums) / cost.team.shared_bytes +
                        warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
                        (shape.rows > 1 && shape.rows % 4 != 0 ? cost.cluster.uneven_rows : 0);
-  return parts * multiple_of_parts(c.backward, shape.bytes, shape.tiles_n(), cost.cluster);
+  const double means = shape.mean_exchanges * cost.cluster.means + shape.mean_bytes(c.backward) / cost.team.received_bytes;
+  return parts * multiple_of_parts(c.backward, shape.bytes, shape.tiles_n(), cost.cluster) + means;
 }
 
 ClusterShape shape_of(const GpuDenseProblem& problem) {
@@ -67,6 +69,7 @@ ClusterShape shape_of(const GpuDenseProblem& problem) {
   shape.bytes = size_of(problem.storage);
   // A forward pass has the same shape, and the same result, with and without a tape.
   shape.training = !problem.backward;
+  add_means(cell, problem.backward, shape);
   return shape;
 }
 
@@ -106,8 +109,12 @@ ClusterCandidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gp
   c.slices = (problem.rows + choice.rows - 1) / choice.rows;
   const CellTraits& cell = cell_traits(problem.cell);
   const int more = cell.alive_beyond(kCoveredValues) + cell.learnt * (problem.backward ? 2 : 1);
-  const int other = other_registers(c, problem.backward ? kBackwardUse : kForwardUse, problem.reset, more);
-  c.shape.resident = std::max(0, resident_tiles(c, other, gpu.registers));
+  // With means, a thread applies the cell to all of its slots at once.
+  const int at_once = cell.averages ? cell.alive * (c.slots() - 1) : 0;
+  const int other = other_registers(c, problem.backward ? kBackwardUse : kForwardUse, problem.reset, more) + at_once;
+  const int resident = resident_tiles(c, other, gpu.registers);
+  c.shape.resident = std::max(0, resident);
+  c.fits_registers = resident >= 0 || !cell.averages;
   c.step = step_time(c, gpu);
   return c;
 }
@@ -160,10 +167,12 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto stages = rule.var("stages", {2, 4});
   m.require("a block has at most 12 warps", groups * parts <= 12);
   m.require("parts divide the cluster", cluster % parts == 0);
-  result.shared = m.call(
-      "shared_bytes", {cluster, rows, groups, parts, stages},
-      [=](std::span<const csp::Integer> v) { return csp::Integer{candidate_of(problem, gpu, choice_of(v)).shared()}; },
-      {0, csp::largest});
+  result.shared = m.call("shared_bytes", {cluster, rows, groups, parts, stages},
+                         [=](std::span<const csp::Integer> v) {
+                           const ClusterCandidate c = candidate_of(problem, gpu, choice_of(v));
+                           return c.fits_registers ? csp::Integer{c.shared()} : csp::largest;
+                         },
+                         {0, csp::largest});
   m.minimise(
       [=](const csp::Solution& solution) {
         const ClusterChoice choice = choice_of(solution.values());
@@ -228,6 +237,8 @@ DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu
         fmt::format("the cluster algorithm exchanges once a step, and {} needs a second exchange", problem.cell);
     return rule;
   }
+  rule.refused = exchange_refusal(problem, rule.name);
+  if (!rule.refused.empty()) return rule;
   ClusterRule stated = state_cluster(problem, gpu);
   stated.rule.model.require("shared memory holds what registers do not", stated.shared <= gpu.block_bytes);
   stated.rule.shortage = [problem, gpu] {

@@ -55,7 +55,8 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
                   .slots = slots,
                   .resident = 0,
                   .stages = stages,
-                  .training = problem.training};
+                  .training = problem.training,
+                  .taped = taped_floats(cell)};
   GpuDensePlan plan;
   plan.slots = slots;
   plan.warps = (shape.head + kHeadUnits - 1) / kHeadUnits;
@@ -83,11 +84,15 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   return plan;
 }
 
-/// Returns the shared memory available to each of the blocks that share a multiprocessor, without what sums of means
-/// over units take.
+/// Returns the shared memory available to each of the blocks that share a multiprocessor, without two buffers for the
+/// means of all warps and of four columns of lanes.
 Index room_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {
-  constexpr Index of_warp = 16;  // sums of four columns of lanes
-  const Index of_means = cell_traits(problem.cell).averages ? of_warp * plan.warps : 0;
+  constexpr Index buffers = 2, columns = 4, piece_bytes = 16, of_piece = 4;
+  Index pieces = 0;
+  for (const int means : cell_traits(problem.cell).means(problem.backward)) {
+    pieces = std::max(pieces, (means + of_piece - 1) / of_piece);
+  }
+  const Index of_means = buffers * columns * piece_bytes * pieces * plan.warps;
   return std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes) - of_means;
 }
 
@@ -95,9 +100,8 @@ Index room_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDens
 /// lengths or resets, would need too many registers besides a large matrix. So would values that wait for a mean.
 int most_slots(const GpuDenseProblem& problem) {
   const CellTraits& cell = cell_traits(problem.cell);
-  const bool many = cell.averages || (cell.states() > 2 && (problem.ragged || problem.reset));
-  const bool crowded = many && problem.head_size() > 64;
-  return problem.storage == Storage::f32 || crowded ? 4 : 8;
+  const bool crowded = cell.states() > 2 && (problem.ragged || problem.reset) && problem.head_size() > 64;
+  return problem.storage == Storage::f32 || crowded || cell.averages ? 4 : 8;
 }
 
 double head_microseconds(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {
@@ -113,6 +117,7 @@ double head_microseconds(const GpuDenseProblem& problem, const GpuModel& gpu, co
                       static_cast<double>(size_of(problem.storage));
   step += matrix * (plan.chunks - plan.resident) / plan.chunks / costs.shared_bytes;
   if (problem.backward) step *= costs.backward;
+  step += costs.means * static_cast<double>(cell.means(problem.backward).size());
   step *= 1 + costs.neighbour * (plan.blocks - 1);
   const Index at_once = Index{gpu.multiprocessors} * plan.blocks;
   const auto turns = static_cast<double>((plan.grid + at_once - 1) / at_once);

@@ -11,6 +11,9 @@ using DenseRule = Rule<GpuDensePlan>;
 /// it can.
 std::string means_refusal(const GpuDenseProblem& problem);
 
+/// Returns why an algorithm whose blocks share a head cannot exchange the means of a cell; an empty text if it can.
+std::string exchange_refusal(const GpuDenseProblem& problem, const std::string& algorithm);
+
 /// Returns "a step takes about 2720 ns, and teams run all steps once".
 std::string time_of_teams(double step_nanoseconds, Index runs);
 

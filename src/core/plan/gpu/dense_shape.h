@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
+#include "plan/cell_table.h"
 #include "plan/gpu/dense.h"
 
 namespace penstock::plan {
@@ -19,18 +21,20 @@ struct OtherRegisters {
 constexpr int kCoveredValues = 36;
 
 /// Returns the number of other registers of a candidate, for its forward or backward pass. `more`: further registers
-/// per unit and row.
+/// per unit and row. `further`: registers of each unit and row beyond the first, if fewer than of that.
 template <class Candidate>
-int other_registers(const Candidate& c, const OtherRegisters& of, bool reset, int more) {
+int other_registers(const Candidate& c, const OtherRegisters& of, bool reset, int more,
+                    std::optional<int> further = std::nullopt) {
   const auto& shape = c.shape;
   constexpr int of_float_parts = 24, of_reset = 14;
   const int tiles = c.tiles_m() * shape.tiles_n();
   const int products = tiles * 4 * shape.chains(tiles) + c.operand_registers();
   const int sums = std::max(products, c.polled_registers()) + of.tile_m * c.tiles_m();
-  int slot =
-      more + of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + (reset ? of_reset : 0);
+  const int resets = reset ? of_reset : 0;
+  int slot = more + of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + resets;
   if (c.backward) slot += shape.states + 4 * ((shape.read_pieces() + 7) / 8);
-  return of.thread + sums + (shape.bytes == 4 ? of_float_parts : 0) + slot * c.slots();
+  return of.thread + sums + (shape.bytes == 4 ? of_float_parts : 0) + slot +
+         (further ? *further + resets : slot) * (c.slots() - 1);
 }
 
 /// Returns the number of k-tiles of R that fit the registers of a thread; -1 if `other` are too many. `registers` is
@@ -41,6 +45,16 @@ int resident_tiles(const Candidate& c, int other, int registers) {
   const int all = std::min(most_registers, registers / c.shape.threads() / 8 * 8);
   const int left = all - other;
   return left < 0 ? -1 : std::min(left / (of_tile * c.tiles_m()), c.tiles_k());
+}
+
+/// Fills in what a pass of a cell with means over a head exchanges besides its states.
+template <class Shape>
+void add_means(const CellTraits& cell, bool backward, Shape& shape) {
+  constexpr int of_piece = 4;
+  for (const int means : cell.means(backward)) {
+    ++shape.mean_exchanges, shape.mean_pieces += (means + of_piece - 1) / of_piece;
+  }
+  shape.taped = taped_floats(cell);
 }
 
 /// Returns a plan with the members about blocks of a cluster, for the algorithms with blocks that share the units of a

@@ -70,7 +70,19 @@ struct ChipShape : ClusterShape {
   }
   /// Bytes of one exchange buffer of a team in the L2 cache.
   PENSTOCK_LAYOUT int exchange_bytes(bool backward) const {
-    return sent_values(backward) * blocks_of_team() * pieces() * rows * 16;
+    return sent_values(backward) * blocks_of_team() * pieces() * rows * 16 + published_bytes();
+  }
+
+  // Means over a head (ClusterShape): the CTAs of a cluster send the parts of a row to one of them, which publishes
+  // their sum; without clusters, every part is published.
+  PENSTOCK_LAYOUT int chip_part_slots() const { return common_divisor(cell_slots(), blocks); }
+  PENSTOCK_LAYOUT int parts_of_cluster() const { return blocks_of_cluster() / chip_part_slots(); }
+  PENSTOCK_LAYOUT int published_parts() const { return cluster > 1 ? clusters : clusters * parts_of_cluster(); }
+  PENSTOCK_LAYOUT int published_bytes() const { return rows * published_parts() * mean_pieces * 16; }
+  PENSTOCK_LAYOUT int rows_of_rank() const { return (rows + cluster - 1) / cluster; }
+  PENSTOCK_LAYOUT int chip_mean_bytes() const {
+    if (mean_exchanges == 0 || cluster == 1) return 0;
+    return rows_of_rank() * (parts_of_cluster() * mean_pieces + mean_exchanges) * 16;
   }
   /// Bytes per block and row that a step reads, and that it writes through shared memory.
   PENSTOCK_LAYOUT int read_bytes(bool backward) const { return backward ? read_pieces() * 16 : ring_bytes(); }
@@ -91,7 +103,8 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int chip_out_at(bool backward) const {
     return chip_ring_at(backward) + blocks * rows * stages * read_bytes(backward);
   }
-  PENSTOCK_LAYOUT int chip_shared_bytes(bool backward) const {
+  PENSTOCK_LAYOUT int chip_means_at(bool backward) const {
     return chip_out_at(backward) + warps() * 4 * written_bytes(backward);
   }
+  PENSTOCK_LAYOUT int chip_shared_bytes(bool backward) const { return chip_means_at(backward) + chip_mean_bytes(); }
 };

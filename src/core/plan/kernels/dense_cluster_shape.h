@@ -19,6 +19,10 @@ struct ClusterShape {
   int resident;       // k-tiles of a warp's R in registers; the others are in shared memory
   int stages;         // steps that loads run ahead, a power of two
   bool training;      // forward: writes a tape
+  // Of cells whose units read means over their head:
+  int mean_exchanges = 0;  // of means in a step of the pass
+  int mean_pieces = 0;  // of all these exchanges, for a part of a row
+  int taped = 0;        // floats of the means of a row on the tape of a step
 
   PENSTOCK_LAYOUT int warps() const { return groups * parts; }
   PENSTOCK_LAYOUT int threads() const { return 32 * warps(); }
@@ -53,7 +57,8 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int ring_at() const { return sums_at() + warps() * own_halves() * block_floats() * 4; }
   PENSTOCK_LAYOUT int ring_bytes() const { return gates * pieces() * 16; }
   PENSTOCK_LAYOUT int tape_at() const { return ring_at() + blocks * rows * stages * ring_bytes(); }
-  PENSTOCK_LAYOUT int shared_bytes() const { return tape_at() + (training ? 1 : 0) * warps() * 4 * ring_bytes(); }
+  PENSTOCK_LAYOUT int means_at() const { return tape_at() + (training ? 1 : 0) * warps() * 4 * ring_bytes(); }
+  PENSTOCK_LAYOUT int shared_bytes() const { return means_at() + mean_bytes(false); }
 
   // Backward.
   PENSTOCK_LAYOUT int back_tiles_m() const { return (cluster * blocks / 2 + warps() - 1) / warps(); }
@@ -68,12 +73,32 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int back_ring_at() const {
     return back_matrix_at() + warps() * (back_tiles_k() - resident) * back_tiles_m() * tile_bytes;
   }
-  /// Pieces per block and row that a backward step reads: sums, W x of split cells, states, dy, the previous h.
+  /// Pieces per block and row that a backward step reads: sums, W x of split cells, states, dy, the previous h, means.
   PENSTOCK_LAYOUT int read_pieces() const {
-    return (gates * (split ? 2 : 1) + 2) * pieces() + (states - 1) * float_pieces;
+    return (gates * (split ? 2 : 1) + 2) * pieces() + (states - 1) * float_pieces + taped / 4;
   }
   PENSTOCK_LAYOUT int back_out_at() const { return back_ring_at() + blocks * rows * stages * read_pieces() * 16; }
   /// Pieces that a backward step writes in addition to those that it sends: gradients of W x of split cells.
   PENSTOCK_LAYOUT int out_pieces() const { return split ? gates * pieces() : 0; }
-  PENSTOCK_LAYOUT int back_shared_bytes() const { return back_out_at() + warps() * 4 * out_pieces() * 16; }
+  PENSTOCK_LAYOUT int back_means_at() const { return back_out_at() + warps() * 4 * out_pieces() * 16; }
+  PENSTOCK_LAYOUT int back_shared_bytes() const { return back_means_at() + mean_bytes(true); }
+
+  // Means over a head: 8 lanes have `slots` units and rows one after the other, blocks of a row first. Those of one row
+  // are a *part* of it, whose sums every CTA receives.
+  PENSTOCK_LAYOUT static int common_divisor(int a, int b) {
+    while (b != 0) {
+      const int rest = a % b;
+      a = b, b = rest;
+    }
+    return a;
+  }
+  PENSTOCK_LAYOUT int part_slots(bool backward) const {
+    return common_divisor(backward ? back_slots() : slots(), backward ? blocks : own_blocks());
+  }
+  PENSTOCK_LAYOUT int parts_of_row(bool backward) const { return cluster * blocks / part_slots(backward); }
+  /// Pieces from row to row in an exchange of `of_part` pieces each: an odd number avoids bank conflicts.
+  PENSTOCK_LAYOUT int mean_pitch(bool backward, int of_part) const { return parts_of_row(backward) * of_part | 1; }
+  PENSTOCK_LAYOUT int mean_bytes(bool backward) const {
+    return mean_exchanges == 0 ? 0 : rows * (parts_of_row(backward) * mean_pieces + mean_exchanges) * 16;
+  }
 };

@@ -14,6 +14,7 @@ struct HeadShape {
   int resident;  // chunks of the summed axis in registers
   int stages;    // steps of inputs in shared memory
   bool training;
+  int taped = 0;  // floats of the means of a row on the tape of a step
 };
 
 inline constexpr int kHeadUnits = 16;  // units of a warp
@@ -56,7 +57,8 @@ PENSTOCK_LAYOUT HeadLayout HeadForwardLayout(const HeadShape& shape) {
 }
 
 /// Backward: operand tiles have the gradients of R h, two of them used in turn; these are written from them, too. A
-/// stage has, in this order, the saved gates, W x of split cells, the saved states, dy, and y of the previous step.
+/// stage has, in this order, the saved gates, W x of split cells, the saved states, dy, y of the previous step, and
+/// means.
 PENSTOCK_LAYOUT HeadLayout HeadBackwardLayout(const HeadShape& shape) {
   HeadLayout l{};
   l.padded = (shape.head + kHeadUnits - 1) / kHeadUnits * kHeadUnits;
@@ -69,7 +71,8 @@ PENSTOCK_LAYOUT HeadLayout HeadBackwardLayout(const HeadShape& shape) {
   l.gates_tile = shape.slots * l.gates_pitch;
   l.states_tile = shape.states > 1 ? shape.slots * l.states_pitch : 0;
   l.output_tile = shape.slots * l.output_pitch;
-  l.stage_tile = (shape.split ? 2 : 1) * l.gates_tile + l.states_tile + 2 * l.output_tile;
+  l.stage_tile =
+      (shape.split ? 2 : 1) * l.gates_tile + l.states_tile + 2 * l.output_tile + shape.slots * shape.taped * 4;
   l.rows = 0;
   l.operand = shape.slots * kHeadRowBytes;
   l.second_operand = l.operand + 2 * l.operand_tile;

@@ -108,7 +108,7 @@ void DenseBackwardExecutable::run_loop(const DenseBackward& call, DeviceAddress 
   arguments.y = dense_tensor(call.y, size);
   arguments.dy = dense_tensor(call.dy, size);
   arguments.sums = tape_tensor(call.tape.sums, batch, cell.gates() * H * size);
-  arguments.states = tape_tensor(call.tape.states, batch, (cell.states() - 1) * H * 4);
+  arguments.states = tape_tensor(call.tape.states, batch, taped_floats(cell, H, spec_.heads) * 4);
   arguments.dwx = tape_tensor(call.dwx, batch, cell.gates() * H * size);
   arguments.drh = tape_tensor(call.drh, batch, cell.gates() * H * size);
   if (two_phases_ && !diagonal_) {

@@ -92,11 +92,15 @@ AlignmentOf dense_alignment(const DenseSpec& spec) {
 
 }  // namespace
 
+Index taped_floats(const plan::CellTraits& cell, Index hidden, Index heads) {
+  return (cell.states() - 1) * hidden + heads * plan::taped_floats(cell);
+}
+
 DenseTapeBytes tape_bytes(const DenseSpec& spec, const DenseBatch& batch) {
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
-  const Index values = batch.positions() * spec.hidden;
-  return {static_cast<std::size_t>(values * cell.gates() * plan::size_of(spec.storage)),
-          static_cast<std::size_t>(values * (cell.states() - 1) * 4)};
+  const Index positions = batch.positions(), floats = taped_floats(cell, spec.hidden, spec.heads);
+  return {static_cast<std::size_t>(positions * spec.hidden * cell.gates() * plan::size_of(spec.storage)),
+          static_cast<std::size_t>(positions * floats * Index{sizeof(float)})};
 }
 
 namespace {
@@ -116,7 +120,7 @@ class StepsOf {
 
   void move(DeviceSequence& sequence) const { move(sequence, size_); }
   void move_states(DeviceSequence& sequence) const { move(sequence, Index{sizeof(float)}); }
-  void move_gates(DeviceAddress& gapless) const { move(gapless, cell_.gates() * size_); }
+  void move_gates(DeviceAddress& gapless) const { move(gapless, spec_.hidden * cell_.gates() * size_); }
 
   /// Fills the fields that both passes have.
   template <class Pass>
@@ -124,7 +128,7 @@ class StepsOf {
     part.batch = batch_;
     move(part.wx), move(part.y);
     move_gates(part.tape.sums);
-    move(part.tape.states, (cell_.states() - 1) * Index{sizeof(float)});
+    move(part.tape.states, taped_floats(cell_, spec_.hidden, spec_.heads) * Index{sizeof(float)});
     return part;
   }
 
@@ -133,9 +137,9 @@ class StepsOf {
     if (sequence.data == 0) return;
     sequence.data += static_cast<DeviceAddress>(batch_.tape_begin * sequence.step_stride * bytes);
   }
-  /// `bytes`: of a unit at a position.
+  /// `bytes`: of a position.
   void move(DeviceAddress& gapless, Index bytes) const {
-    if (gapless != 0) gapless += static_cast<DeviceAddress>(batch_.tape_position() * spec_.hidden * bytes);
+    if (gapless != 0) gapless += static_cast<DeviceAddress>(batch_.tape_position() * bytes);
   }
 
   const DenseSpec& spec_;
@@ -207,7 +211,7 @@ plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec
   problem.training = call.tape.sums != 0;
   problem.exact = spec.exact;
   alignment.add(call.tape.sums);
-  require(!problem.training || cell.states() == 1 || call.tape.states != 0,
+  require(!problem.training || call.tape.states != 0 || taped_floats(cell, spec.hidden, spec.heads) == 0,
           "the tape of {} needs states besides the sums, not null", spec.cell);
   require(call.tape.states % 16 == 0, "the states of the tape must be aligned to 16 bytes");
   problem.every_state = check_states("every_state", call.every_state, spec, call.batch);
@@ -226,8 +230,8 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
   if (call.dy.data != 0) alignment.add("dy", call.dy, call.batch, spec.hidden);
   require_weights(call.weights, spec);
   require_address(call.tape.sums, "the sums of the tape");
-  require(cell.states() == 1 || call.tape.states != 0, "the tape of {} needs states besides the sums, not null",
-          spec.cell);
+  require(call.tape.states != 0 || taped_floats(cell, spec.hidden, spec.heads) == 0,
+          "the tape of {} needs states besides the sums, not null", spec.cell);
   require(call.tape.states % 16 == 0, "the states of the tape must be aligned to 16 bytes");
   require_address(call.dwx, "the gradient of wx");
   require((call.drh != 0) == cell.split_gradients, "the gradient of R h must be {}",

@@ -68,7 +68,9 @@ struct DenseWeights {
 struct DenseTape {
   /// [P, G, H] in the storage: arguments of the gates, or R h where R h does not enter as a sum with W x alone.
   DeviceAddress sums = 0;
-  DeviceAddress states = 0;  ///< float [P, S - 1, H]: states but the output that entered each step.
+  /// float [P, taped_floats()]: states but the output that entered each step, [S - 1, H]; then, of cells that read
+  /// means over their heads, those of the step, for each head.
+  DeviceAddress states = 0;
 };
 
 /// wx [B, T, G * H], gate by gate; y [B, T, H]. States are float [S, B, H], or 0 for zeros (in) or if not wanted (out).
@@ -78,7 +80,7 @@ struct DenseForward {
   DenseWeights weights;
   DeviceAddress state_in = 0;
   DeviceAddress state_out = 0;  ///< May be state_in.
-  DenseTape tape;               ///< Both or, where no backward pass follows, neither. `states`: of cells with S > 1.
+  DenseTape tape;  ///< Both or, where no backward pass follows, neither. `states`: of cells with S > 1 or means.
   /// float [B, T, (S - 1) * H]: the states but the output after each step, zeros beyond lengths; no data: not wanted.
   DeviceSequence every_state;
 };
@@ -121,6 +123,9 @@ KernelSource pass_source(const plan::GpuDenseProblem& problem, const plan::GpuDe
 /// Returns the planner's problem of a call. Throws Error(invalid_argument) if the call does not fit the spec.
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);
 plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spec);
+
+/// Returns the floats of DenseTape::states of a position.
+Index taped_floats(const plan::CellTraits& cell, Index hidden, Index heads);
 
 /// Bytes of both parts of a tape.
 struct DenseTapeBytes {

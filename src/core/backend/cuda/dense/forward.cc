@@ -69,7 +69,6 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
       "and every state or none as there",
       problem_.rows, problem_.alignment);
   const Index size = plan::size_of(spec_.storage), gates = plan::cell_traits(spec_.cell).gates();
-  const Index states = plan::cell_traits(spec_.cell).states();
   DenseForwardArguments arguments{};
   arguments.rows = dense_rows(call.batch, order_.run(call.batch, workspace, stream));
   arguments.wx = dense_tensor(call.wx, size);
@@ -81,7 +80,8 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.state_out = device_pointer<float>(call.state_out);
   arguments.sums = tape_tensor(call.tape.sums, call.batch, gates * spec_.hidden * size);
-  arguments.states = tape_tensor(call.tape.states, call.batch, (states - 1) * spec_.hidden * 4);
+  arguments.states = tape_tensor(call.tape.states, call.batch,
+                                 taped_floats(plan::cell_traits(spec_.cell), spec_.hidden, spec_.heads) * 4);
   arguments.every_state = dense_tensor(call.every_state, 4);
   arguments.hidden = static_cast<int>(spec_.hidden), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);

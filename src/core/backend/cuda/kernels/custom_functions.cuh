@@ -14,6 +14,12 @@ PENSTOCK_DEVICE Real Sine(Real x) { return Real(sinf(x.value)); }
 PENSTOCK_DEVICE Real Cosine(Real x) { return Real(cosf(x.value)); }
 PENSTOCK_DEVICE Real ErrorFunction(Real x) { return Real(erff(x.value)); }
 PENSTOCK_DEVICE Real Root(Real x) { return Real(sqrtf(x.value)); }
+/// 1 / sqrt(x) within 2 units in the last place.
+PENSTOCK_DEVICE Real InverseRoot(Real x) {
+  float inverse;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(inverse) : "f"(x.value));
+  return Real(inverse);
+}
 PENSTOCK_DEVICE Real Most(Real a, Real b) { return Max(a, b); }
 PENSTOCK_DEVICE Real Least(Real a, Real b) {
   Real smaller;

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/dense/pass.h"
+#include "plan/kernels/dense_tape.h"
 
 constexpr bool kTanhUnit = kPass.all.tanh_unit, kDescending = kPass.all.descending, kReset = kPass.all.reset,
                kClip = kPass.all.clip;
@@ -65,23 +66,53 @@ PENSTOCK_DEVICE void PutLearnt(const Learnt& learnt, V (&values)[Learnt::places]
   learnt.put(values);
 }
 
-/// The sum over the threads of a block of `warps` warps whose numbers are alike modulo `columns`, a power of two. All
-/// threads call this together; sums have a fixed order.
-template <int warps, int columns>
-PENSTOCK_DEVICE float SumOfColumn(float sum) {
-#pragma unroll
-  for (int apart = columns; apart < 32; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-  if constexpr (warps > 1) {
-    __shared__ float sums[warps][columns];
-    const int column = (int)threadIdx.x % columns;
-    __syncthreads();  // the sums of the call before this one have been read
-    if (threadIdx.x % 32 < columns) sums[threadIdx.x / 32][column] = sum;
-    __syncthreads();
-    sum = sums[0][column];
-#pragma unroll
-    for (int warp = 1; warp < warps; ++warp) sum += sums[warp][column];
+struct MeanCounts {
+  int count, means[kMostExchanges];
+};
+template <class Cell, bool kBackwardPass>
+PENSTOCK_DEVICE constexpr MeanCounts CountMeans() {
+  MeanCounts all = {};
+  if constexpr (requires { Cell::forward_averages; }) {
+    if constexpr (kBackwardPass) {
+      for (const int means : Cell::backward_averages) all.means[all.count] = means, all.count += means > 0;
+    } else {
+      for (const int means : Cell::forward_averages) all.means[all.count++] = means;
+    }
   }
-  return sum;
+  return all;
+}
+
+/// The exchanges of a pass: how many means each of them carries, and 16-byte pieces of these.
+template <class Cell, bool kBackwardPass>
+struct Exchanges {
+  static constexpr MeanCounts of = CountMeans<Cell, kBackwardPass>();
+  PENSTOCK_DEVICE constexpr int pieces(int exchange) { return (of.means[exchange] + 3) / 4; }
+  /// Means, and pieces, of the exchanges before one.
+  PENSTOCK_DEVICE constexpr int means_before(int exchange) {
+    int sum = 0;
+    for (int i = 0; i < exchange; ++i) sum += of.means[i];
+    return sum;
+  }
+  PENSTOCK_DEVICE constexpr int pieces_before(int exchange) {
+    int sum = 0;
+    for (int i = 0; i < exchange; ++i) sum += pieces(i);
+    return sum;
+  }
+  PENSTOCK_DEVICE constexpr int most_pieces() {
+    int largest = 1;
+    for (int i = 0; i < of.count; ++i) largest = pieces(i) > largest ? pieces(i) : largest;
+    return largest;
+  }
+};
+
+/// Means that the forward pass leaves on the tape of a step, for each row and head, and the floats that they take.
+constexpr int kTapedMeans = Exchanges<Rule, false>::means_before(Exchanges<Rule, false>::of.count);
+constexpr int kTapedFloats = TapedFloats(kTapedMeans);
+
+/// Returns the address of the means of a row and head on the tape of a step: behind its states.
+template <class Tensor, class Row>
+PENSTOCK_DEVICE char* AddressOfMeans(const Tensor& states, const Row& row, int step, int hidden, int head) {
+  return row.at(states, step, kDescending) + ((Index)(Rule::states - 1) * hidden + (Index)head * kTapedFloats) * 4;
 }
 
 struct DenseCell {
@@ -116,6 +147,31 @@ struct DenseCell {
       Cell::backward(save, prev, vectors, dnext, dlearnt, dwx, drh, dprev);
     } else {
       Cell::backward(save, prev, dnext, dwx, drh, dprev);
+    }
+  }
+
+  /// A cell whose units read means over their head. `head`: as custom/cuda_text.h takes it.
+  template <class Cell, class Head, class V, class Vectors>
+  PENSTOCK_DEVICE void forward(Head& head, const V (&wx)[G], const V (&rh)[G], const V (&prev)[S],
+                               const Vectors& learnt, V (&next)[S], V (&save)[N]) {
+    if constexpr (Learnt::count > 0) {
+      V vectors[Learnt::places];
+      PutLearnt(learnt, vectors);
+      Cell::forward(head, wx, rh, prev, vectors, next, save);
+    } else {
+      Cell::forward(head, wx, rh, prev, next, save);
+    }
+  }
+  template <class Cell, class Head, class V, class Vectors>
+  PENSTOCK_DEVICE void backward(Head& head, const V (&save)[N], const V (&prev)[S], const Vectors& learnt,
+                                const V (&dnext)[S], V (&dlearnt)[Learnt::places], V (&dwx)[G], V (&drh)[G],
+                                V (&dprev)[S]) {
+    if constexpr (Learnt::count > 0) {
+      V vectors[Learnt::places];
+      PutLearnt(learnt, vectors);
+      Cell::backward(head, save, prev, vectors, dnext, dlearnt, dwx, drh, dprev);
+    } else {
+      Cell::backward(head, save, prev, dnext, dwx, drh, dprev);
     }
   }
 };

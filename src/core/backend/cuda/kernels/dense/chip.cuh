@@ -222,6 +222,7 @@ PENSTOCK_DEVICE float Total(const char* shared, int place, int value, int parity
 
 /// The barriers of both buffers of sums; of CTAs that have no others, the block's own barrier does.
 struct SumBarriers {
+  static constexpr int count = 2;
   CopyBarrier* barriers;
 
   PENSTOCK_DEVICE SumBarriers make(char* shared) {
@@ -255,6 +256,16 @@ struct SumBarriers {
   }
 };
 
+#ifdef PENSTOCK_MEANS
+/// Blocks of units and rows of a CTA, of which a thread has those of few rows.
+PENSTOCK_DEVICE int IndexOfSlot(int s) { return (int)threadIdx.x / 8 * kSlots + s; }
+PENSTOCK_DEVICE int RowOfSlot(int s) { return min(IndexOfSlot(s) / kBlocks, kRows - 1); }
+PENSTOCK_DEVICE bool LaneWorks(int s) { return IndexOfSlot(s) < kBlocks * kRows; }
+PENSTOCK_DEVICE bool WarpWorks(int s) { return (int)threadIdx.x / 32 * 4 * kSlots + s < kBlocks * kRows; }
+PENSTOCK_DEVICE Place PlaceOfSlot(const DenseRows& rows, const Team& team, int s) {
+  return Place::of(rows, team.slice, RowOfSlot(s), team.first_block() + IndexOfSlot(s) % kBlocks, LaneWorks(s));
+}
+#else
 /// Returns the block, the row and the lane's unit of a slot of a thread.
 PENSTOCK_DEVICE Place PlaceOfSlot(const DenseRows& rows, const Team& team, int s) {
   const int index = ((int)threadIdx.x / 32 + kWarps * s) * 4 + (int)threadIdx.x % 32 / 8, block = index / kRows;
@@ -265,3 +276,4 @@ PENSTOCK_DEVICE bool WarpWorks(int s) { return ((int)threadIdx.x / 32 + kWarps *
 PENSTOCK_DEVICE bool LaneWorks(int s) {
   return ((int)threadIdx.x / 32 + kWarps * s) * 4 + (int)threadIdx.x % 32 / 8 < kBlocks * kRows;
 }
+#endif

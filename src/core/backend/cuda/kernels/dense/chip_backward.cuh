@@ -7,6 +7,12 @@ constexpr bool kBackward = true;
 #include "backend/cuda/kernels/dense/chip.cuh"
 #include "backend/cuda/kernels/dense/cluster_backward_slot.cuh"
 
+#ifdef PENSTOCK_MEANS
+#include "backend/cuda/kernels/dense/chip_means.cuh"
+
+#include "backend/cuda/kernels/dense/cluster_backward_means.cuh"
+#endif
+
 using ChipMatrix = Matrix<kTilesM, kTilesK, kResident>;
 
 /// visit(gate, piece) for this lane's share of its block's pieces.
@@ -25,6 +31,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
   const SumBarriers barriers = SumBarriers::make(shared);
   const Exchange exchange = Exchange::of(all.exchange, team, all.teams);
+#ifdef PENSTOCK_MEANS
+  if (kCluster > 1 && threadIdx.x == 0) {
+    ChipMeans::init<0>((CopyBarrier*)shared + SumBarriers::count, team.rank);
+    ShowBarriers();
+  }
+#endif
 
   ChipMatrix matrix;
   {
@@ -78,7 +90,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     Slot& slot = slots[s];
     slot.place = PlaceOfSlot(args.rows, team, s);
     slot.init(args, team.head, steps - 1);
+#ifdef PENSTOCK_MEANS
+    const int index = LaneWorks(s) ? IndexOfSlot(s) : 0;
+#else
     const int index = LaneWorks(s) ? (warp + kWarps * s) * 4 + lane / 8 : 0;
+#endif
     const int own = LaneWorks(s) ? slot.place.block - team.first_block() : 0;
     ring[s] = Held(kChip.chip_ring_at(true) + index * kStages * Inputs::pieces * 16);
     sums_at[s] = Held(SumPlace(own, slot.place.slot));
@@ -111,6 +127,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     sender.send(own, i & 1, lane);
   };
 
+#ifdef PENSTOCK_MEANS
+  ChipMeans means = {slots, exchange, team, shared, base, SumBarriers::count * 8, kChip.chip_means_at(true)};
+  means.find_parts();
+#endif
   SumBarriers::meet();
 #pragma unroll 1
   for (int i = 0; i < steps; ++i) {
@@ -120,6 +140,34 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     // While sums are on their way.
     WaitForCopies<kStages - 1>();
     __syncwarp();
+#ifdef PENSTOCK_MEANS
+    const auto wait_for_sums = [&] {
+      if (i > 0) barriers.wait(i - 1);
+    };
+    Real dwx[kSlots][kGates], drh[kSlots][kGates];
+    if (WarpWorks(0)) {
+      means.round = means.number = i;
+      GradientsWithMeans<Rule>(
+          slots, means, [&](int s) { return ring_of(s, step); }, step, lane, team.head, args, wait_for_sums,
+          [&](int s) { return i > 0 ? Total(shared, sums_at[s], 0, (i - 1) & 1) : 0.0f; }, dwx, drh);
+    } else {
+      wait_for_sums();  // a CTA that is a cluster of its own meets there
+    }
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!WarpWorks(s)) continue;
+#pragma unroll
+      for (int g = 0; g < kGates && LaneWorks(s); ++g) {
+        KeepOne(own_gate(s, g, lane % 8 / kPieceValues) + lane % kPieceValues * kBytes, drh[s][g].value);
+      }
+      __syncwarp();
+      if (!LaneWorks(s)) continue;
+      ForOwnPieces(lane, [&](int g, int piece) {
+        exchange.send(i, sent_at[s] + g * Exchange::gate_bytes + piece * kRows * 16,
+                      *(const uint4*)own_gate(s, g, piece));
+      });
+    }
+#else
     CellBackward cells[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -146,6 +194,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         });
       }
     }
+#endif
     // Nobody waits for what follows.
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -158,6 +207,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       const auto own = [&](int g, int piece) { return own_gate(s, g, piece); };
       slots[s].store(dwx[s], step, out, lane, own, args, strides);
     }
+#ifdef PENSTOCK_MEANS
+    if (WarpWorks(0) && i >= 2) means.clear();
+#endif
     ShowCleared(i);
   }
   // Gradients of the states before the first step.

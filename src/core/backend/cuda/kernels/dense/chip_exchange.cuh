@@ -33,6 +33,7 @@ PENSTOCK_DEVICE unsigned Sendable(unsigned word) { return kBytes == 4 && word ==
 /// The pieces of one team.
 struct Exchange {
   static constexpr int bytes = kChip.exchange_bytes(kBackward);
+  static constexpr int own_bytes = bytes - kChip.published_bytes();  // without means
   static constexpr int gate_bytes = kChip.blocks_of_team() * kPieces * kRows * 16;
   static constexpr int gathered_gate_bytes = kChip.gathered_blocks() * kPieces * kRows * 16;
   char* first;  // of the team's first buffer

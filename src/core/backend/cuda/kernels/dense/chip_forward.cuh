@@ -6,6 +6,12 @@ constexpr bool kBackward = false;
 #include "backend/cuda/kernels/dense/chip.cuh"
 #include "backend/cuda/kernels/dense/cluster_forward_slot.cuh"
 
+#ifdef PENSTOCK_MEANS
+#include "backend/cuda/kernels/dense/chip_means.cuh"
+
+#include "backend/cuda/kernels/dense/cluster_forward_means.cuh"
+#endif
+
 using ChipMatrix = Matrix<kTilesM, kTilesK, kResident>;
 /// The exchange of h_0. What enters step 0 lies in shared memory, or is the exchange before it.
 constexpr int kFirstExchange = kDirect ? 1 : 0;
@@ -20,6 +26,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
   const SumBarriers barriers = SumBarriers::make(shared);
   const Exchange exchange = Exchange::of(all.exchange, team, all.teams);
+#ifdef PENSTOCK_MEANS
+  if (kCluster > 1 && threadIdx.x == 0) {
+    ChipMeans::init<0>((CopyBarrier*)shared + SumBarriers::count, team.rank);
+    ShowBarriers();
+  }
+#endif
 
   ChipMatrix matrix;
   {
@@ -56,7 +68,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     Slot& slot = slots[s];
     slot.place = PlaceOfSlot(args.rows, team, s);
     slot.init(args, team.head);
+#ifdef PENSTOCK_MEANS
+    const int index = LaneWorks(s) ? IndexOfSlot(s) : 0;
+#else
     const int index = LaneWorks(s) ? (warp + kWarps * s) * 4 + lane / 8 : 0;
+#endif
     ring[s] = Held(kChip.chip_ring_at(false) + index * kStages * kShape.ring_bytes());
     sums_at[s] = Held(SumPlace(LaneWorks(s) ? slot.place.block - team.first_block() : 0, slot.place.slot));
     // One of the 8 lanes of a block sends each of the block's pieces.
@@ -84,6 +100,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const uint4 piece = ShareValues<Storage>(slots[s].state[0], lane);
     if (sends(s)) exchange.send(0, sent_at[s], piece);
   }
+#ifdef PENSTOCK_MEANS
+  ChipMeans means = {slots, exchange, team, shared, base, SumBarriers::count * 8, kChip.chip_means_at(false)};
+  means.find_parts();
+#endif
   SumBarriers::meet();
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
@@ -97,9 +117,23 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     Real wx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
+#ifdef PENSTOCK_MEANS
+      slots[s].read_input(ring_of(s, step), lane, wx[s]);
+#else
       if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
+#endif
     }
     barriers.wait(step);
+#ifdef PENSTOCK_MEANS
+    CellForward made[kSlots];
+    means.round = step, means.number = step + kFirstExchange;
+    const auto product = [&](int s, int g) { return Total(shared, sums_at[s], g, step & 1); };
+    if (WarpWorks(0)) ApplyWithMeans<Rule>(slots, means, wx, step, lane, team.head, args, product, made);
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (sends(s) && step + 1 < steps) exchange.send(step + kFirstExchange, sent_at[s], made[s].piece);
+    }
+#else
     CellForward made[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -107,6 +141,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       made[s] = slots[s].apply(wx[s], step, lane, [&](int g) { return Total(shared, sums_at[s], g, step & 1); });
       if (sends(s) && step + 1 < steps) exchange.send(step + kFirstExchange, sent_at[s], made[s].piece);
     }
+#endif
     // Nobody waits for what follows.
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -114,6 +149,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       if (sends(s) && step + kFirstExchange >= 2) exchange.clear(step + kFirstExchange, sent_at[s]);
       slots[s].store(made[s], step, kept, lane, team.head, args, strides);
     }
+#ifdef PENSTOCK_MEANS
+    if (WarpWorks(0) && step + kFirstExchange >= 2) means.clear();
+#endif
     ShowCleared(step);
   }
 #pragma unroll

@@ -1,5 +1,7 @@
 // Code of both passes over a cluster of thread blocks: tiles of R in registers and shared memory, words stored into
 // another block's shared memory, and places of threads.
+//
+// kBackward: which pass it is.
 
 #include "backend/cuda/kernels/dense/pass.h"
 PENSTOCK_PASS(ClusterPass)
@@ -15,8 +17,23 @@ constexpr bool kTraining = kPass.held.training, kEveryState = kPass.held.every_s
 constexpr int kCluster = kPass.cluster, kBlocks = kPass.blocks, kRows = kPass.rows;
 constexpr int kGroups = kPass.groups, kParts = kPass.parts, kResident = kPass.resident, kStages = kPass.stages;
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
-constexpr ClusterShape kShape = {kGates, kStates, DenseCell::split, kBytes,    kCluster, kBlocks,
-                                 kRows,  kGroups, kParts,           kResident, kStages,  kTraining};
+using MeanExchanges = Exchanges<Rule, kBackward>;
+constexpr bool kMeans = kTapedMeans > 0;
+constexpr ClusterShape kShape = {kGates,
+                                 kStates,
+                                 DenseCell::split,
+                                 kBytes,
+                                 kCluster,
+                                 kBlocks,
+                                 kRows,
+                                 kGroups,
+                                 kParts,
+                                 kResident,
+                                 kStages,
+                                 kTraining,
+                                 MeanExchanges::of.count,
+                                 MeanExchanges::pieces_before(MeanExchanges::of.count),
+                                 kTapedFloats};
 constexpr int kTilesN = kShape.tiles_n(), kPieces = kShape.pieces(), kPieceValues = 16 / kBytes;
 /// The 8 lanes of a block move its pieces; else each lane moves the values of its own unit.
 constexpr bool kWhole = kAccess == 16 && kHead % 8 == 0;

@@ -7,14 +7,21 @@
 // Terms of step t arrive in one of two buffers in turns: a CTA that has those of step t from everybody knows that
 // everybody has added up those of step t + 1.
 
+constexpr bool kBackward = true;
 #include "backend/cuda/kernels/dense/cluster.cuh"
 #include "backend/cuda/kernels/dense/cluster_backward_slot.cuh"
 
 constexpr int kSlots = kShape.back_slots(), kWarps = kShape.warps(), kTilesM = kShape.back_tiles_m();
+#ifdef PENSTOCK_MEANS
+#include "backend/cuda/kernels/dense/cluster_means.cuh"
+
+#include "backend/cuda/kernels/dense/cluster_backward_means.cuh"
+#endif
 constexpr int kBlockFloats = kShape.block_floats();
 /// Terms come of products: a measurement without these waits for none.
 constexpr bool kSends = kExchanges && kMultiplies;
-static_assert(kCluster * kBlocks % 2 == 0);
+constexpr int kBarriers = 2;  // before those of means
+static_assert(kCluster * kBlocks % 2 == 0 && (kBarriers + MeanExchanges::of.count) * 8 <= ClusterShape::start);
 static_assert(kShape.back_shared_bytes() == kSharedBytes, "the plan counts as the kernel does");
 using BackwardMatrix = Matrix<kTilesM, kShape.back_tiles_k(), kResident>;
 
@@ -32,6 +39,9 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   if (threadIdx.x < 2) {
     barriers[threadIdx.x].init(1);
     barriers[threadIdx.x].expect(term_bytes);
+#ifdef PENSTOCK_MEANS
+    if (threadIdx.x == 0) ClusterMeans::init(barriers + kBarriers);
+#endif
     ShowBarriers();
   }
 
@@ -76,12 +86,24 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
 
   const int steps = LongestRow(args.rows, slice);
   Slot slots[kSlots];
+#ifdef PENSTOCK_MEANS
+  // A thread has blocks of units of few rows, as in the forward pass.
+  const auto index_of = [&](int s) { return (warp * 4 + lane / 8) * kSlots + s; };
+  const auto row_of = [&](int index) { return min(index / kBlocks, kRows - 1); };
+  const auto place_of = [&](int s) {
+    const int index = index_of(s);
+    return Place::of(args.rows, slice, row_of(index), rank * kBlocks + index % kBlocks, index < kBlocks * kRows);
+  };
+  const auto works = [&](int s) { return warp * 4 * kSlots + s < kBlocks * kRows; };
+  const auto inside = [&](int s) { return index_of(s) < kBlocks * kRows; };
+#else
   const auto place_of = [&](int s) {
     const int index = (warp + kWarps * s) * 4 + lane / 8, block = index / kRows;
     return Place::of(args.rows, slice, index % kRows, rank * kBlocks + block, block < kBlocks);
   };
   const auto works = [&](int s) { return (warp + kWarps * s) * 4 < kBlocks * kRows; };
   const auto inside = [&](int s) { return (warp + kWarps * s) * 4 + lane / 8 < kBlocks * kRows; };
+#endif
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
     slots[s].place = place_of(s);
@@ -90,7 +112,11 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   int ring[kSlots];
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
+#ifdef PENSTOCK_MEANS
+    const int index = inside(s) ? index_of(s) : 0;
+#else
     const int index = inside(s) ? (warp + kWarps * s) * 4 + lane / 8 : 0;
+#endif
     ring[s] = Held(kShape.back_ring_at() + index * kStages * Inputs::pieces * 16);
   }
   const auto ring_of = [&](int s, int step) { return shared + ring[s] + (step & (kStages - 1)) * Inputs::pieces * 16; };
@@ -143,6 +169,10 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   }
   const Pieces gate_pieces = Pieces::from(base + ClusterShape::start, lane);
   const BackwardStrides strides = BackwardStrides::of(args);
+#ifdef PENSTOCK_MEANS
+  ClusterMeans means = {slots, shared, base, kBarriers * 8, kShape.back_means_at()};
+  means.find_parts([&](int s) { return Indexed{inside(s), row_of(index_of(s)), slots[s].place.block}; });
+#endif
   ClusterArrive();
   ClusterWait();
   constexpr int gate_pitch = kBlocks * kPieces * kRows * 16;
@@ -154,6 +184,25 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     fetch(step - (kStages - 1));
     WaitForCopies<kStages - 1>();
     __syncwarp();
+#ifdef PENSTOCK_MEANS
+    Real dwx[kSlots][kGates], drh[kSlots][kGates];
+    if (works(0)) {
+      means.round = i;
+      const auto wait_for_terms = [&] {
+        if (kSends && i > 0) barriers[1 - parity].wait((i - 1) / 2 & 1);
+      };
+      GradientsWithMeans<Rule>(
+          slots, means, [&](int s) { return ring_of(s, step); }, step, lane, head, args, wait_for_terms,
+          [&](int s) { return i > 0 ? received(s, 1 - parity) : 0.0f; }, dwx, drh);
+    }
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+#pragma unroll
+      for (int g = 0; g < kGates && inside(s); ++g) {
+        KeepOne(shared + gates_at[s] + parity * kShape.gate_bytes() + g * gate_pitch, drh[s][g].value);
+      }
+    }
+#else
     CellBackward cells[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -172,6 +221,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
         KeepOne(shared + gates_at[s] + parity * kShape.gate_bytes() + g * gate_pitch, drh[g].value);
       }
     }
+#endif
     __syncthreads();
     if (kMultiplies) {
       Sums<kTilesM> own;

@@ -19,9 +19,16 @@ PENSTOCK_DEVICE unsigned TransposedWord(const char* gate, int unit, int row) {
 /// The values that a step reads of each unit, in the order in which a block's pieces of them lie in shared memory.
 struct Inputs {
   static constexpr int wx = kGates, states = kGates * (1 + DenseCell::split), dy = states + kStates - 1, h = dy + 1;
-  static constexpr int count = h + 1, pieces = kShape.read_pieces(), loads = (pieces + 7) / 8;
+  static constexpr int means = h + 1;  // all of a row, for each of its blocks
+  static constexpr int count = means + kMeans, pieces = kShape.read_pieces(), loads = (pieces + 7) / 8;
   PENSTOCK_DEVICE constexpr bool is_state(int value) { return value >= states && value < dy; }
+#ifdef PENSTOCK_MEANS
+  PENSTOCK_DEVICE constexpr int pieces_of(int value) {
+    return value == means ? kTapedFloats / 4 : is_state(value) ? kFloatPieces : kPieces;
+  }
+#else
   PENSTOCK_DEVICE constexpr int pieces_of(int value) { return is_state(value) ? kFloatPieces : kPieces; }
+#endif
   PENSTOCK_DEVICE constexpr int first_piece(int value) {
     int at = 0;
     for (int v = 0; v < value; ++v) at += pieces_of(v);
@@ -83,6 +90,9 @@ struct Slot {
     if (value < Inputs::dy) {
       return row.at(args.states, step, kDescending) + ((Index)(value - Inputs::states) * args.hidden + channel) * 4;
     }
+#ifdef PENSTOCK_MEANS
+    if (value == Inputs::means) return AddressOfMeans(args.states, row, step, args.hidden, head);
+#endif
     if (value < Inputs::h)
       return args.dy.data == nullptr ? nullptr : row.at(args.dy, step, kDescending) + channel * kBytes;
     return row.at(args.y, step - 1, kDescending) + channel * kBytes;
@@ -92,6 +102,9 @@ struct Slot {
                                 : value < Inputs::states ? args.wx
                                 : value < Inputs::dy     ? args.states
                                 : value < Inputs::h      ? args.dy
+#ifdef PENSTOCK_MEANS
+                                : value == Inputs::means ? args.states
+#endif
                                                          : args.y;
     return kDescending ? tensor.step_stride : -tensor.step_stride;
   }
@@ -142,8 +155,12 @@ struct Slot {
       for (int i = 0; i < Inputs::loads; ++i) {
         const int piece = i * 8 + lane;
         if (piece >= Inputs::pieces) continue;
-        // No h of before the first step; the state that entered it is not in storage.
+          // No h of before the first step; the state that entered it is not in storage.
+#ifdef PENSTOCK_MEANS
+        const bool is_h = piece >= Inputs::first_piece(Inputs::h) && piece < Inputs::first_piece(Inputs::means);
+#else
         const bool is_h = piece >= Inputs::first_piece(Inputs::h);
+#endif
         CopyAsync<16>(ring + piece * 16, from[i],
                       exists && from[i] != nullptr && (!is_h || HasOutputBefore(args.rows, step)));
         if (exists) from[i] += stride[i];
@@ -153,6 +170,12 @@ struct Slot {
         const char* const p =
             exists && (v != Inputs::h || HasOutputBefore(args.rows, step)) ? address(args, head, v, step) : nullptr;
         char* const to = ring + Inputs::first_piece(v) * 16;
+#ifdef PENSTOCK_MEANS
+        if (v == Inputs::means) {
+          for (int i = 0; i < kTapedFloats && lane == 0; ++i) CopyAsync<4>(to + i * 4, p + i * 4, p != nullptr);
+          continue;
+        }
+#endif
         if (Inputs::is_state(v)) {
           CopyAsync<4>(to + lane * 4, p, p != nullptr);
         } else {
@@ -167,6 +190,37 @@ struct Slot {
     return Inputs::is_state(value) ? ((const float*)p)[lane] : LoadOne(p + lane * kBytes);
   }
 
+#ifdef PENSTOCK_MEANS
+  /// Reads what the forward pass of a step had, and the gradients that come from above.
+  __device__ __forceinline__ CellBackward read_step(const char* ring, int step, int lane, int head,
+                                                    const DenseBackwardArguments& args, Real (&wx)[kGates],
+                                                    Real (&rh)[kGates]) const {
+    CellBackward cell;
+    const bool reset = IsSet(reset_flag);
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      rh[g] = Real(read(ring, lane % 8, g));
+      wx[g] =
+          Real(DenseCell::split ? read(ring, lane % 8, Inputs::wx + (DenseCell::split ? g : 0)) + bias_ih[g] : 0.0f);
+    }
+    float h = read(ring, lane % 8, Inputs::h);
+    if (!HasOutputBefore(args.rows, step)) h = ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
+    cell.prev[0] = Real(reset ? 0.0f : h);
+#pragma unroll
+    for (int k = 1; k < kStates; ++k) {
+      cell.prev[k] = Real(reset ? 0.0f : read(ring, lane % 8, Inputs::states + k - 1));
+      cell.dstates[k] = 0.0f;
+    }
+    if constexpr (kEveryState) {
+      if (args.dstates.data != nullptr && step < place.row.length) {
+        const float* const from = (const float*)place.row.at(args.dstates, step, kDescending) + head * kHead;
+        for (int k = 1; k < kStates; ++k) cell.dstates[k] = from[(Index)(k - 1) * args.hidden + place.unit];
+      }
+    }
+    cell.dy = read(ring, lane % 8, Inputs::dy);
+    return cell;
+  }
+#else
   /// The forward pass of a step anew, from what fetch() has laid there.
   __device__ __forceinline__ CellBackward redo(const char* ring, int step, int lane, int head,
                                                const DenseBackwardArguments& args) const {
@@ -197,6 +251,7 @@ struct Slot {
     DenseCell::forward<Rule>(wx, rh, cell.prev, learnt, next, cell.save);
     return cell;
   }
+#endif
 
   /// Returns the gradient that a step passes on to the h before it; `through`: its part that flows through R.
   __device__ __forceinline__ float passed_on(float through, int step, const DenseBackwardArguments& args) const {
@@ -204,6 +259,28 @@ struct Slot {
     return step < place.row.length ? Clipped(all, args.clip) : all;
   }
 
+#ifdef PENSTOCK_MEANS
+  /// Finds the gradients of the states after a step.
+  __device__ __forceinline__ void enter(const CellBackward& cell, float through, int step,
+                                        const DenseBackwardArguments& args, Real (&dnext)[kStates]) const {
+    dnext[0] = Real(passed_on(through, step + 1, args) + cell.dy);
+#pragma unroll
+    for (int k = 1; k < kStates; ++k) dnext[k] = Real(kEveryState ? carried[k] + cell.dstates[k] : carried[k]);
+  }
+
+  /// Takes the gradients of the states before a step, and clears those of gates if the row has no such step.
+  __device__ __forceinline__ void leave(const Real (&dprev)[kStates], int step, Real (&drh)[kGates]) {
+    const bool live = step < place.row.length, reset = IsSet(reset_flag);
+#pragma unroll
+    for (int k = 0; k < kStates; ++k) {
+      if (live) carried[k] = reset ? 0.0f : dprev[k].value;
+    }
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      if (!live) drh[g] = Real(0.0f);
+    }
+  }
+#else
   /// The cell's backward pass. `through`: what flows through R of the step after this one.
   __device__ __forceinline__ void differentiate(const CellBackward& cell, float through, int step,
                                                 const DenseBackwardArguments& args, Real (&dwx)[kGates],
@@ -229,6 +306,7 @@ struct Slot {
       if (!live) drh[g] = Real(0.0f);
     }
   }
+#endif
 
   /// Writes the gradients of a step, and goes on to the one before it. own_gate(gate, piece): where the block's
   /// gradients of R h lie in shared memory; `out`: space for those of W x, where they differ.

@@ -4,13 +4,21 @@
 // stores its units of h_t into every CTA of the cluster. Two buffers of h take turns: a CTA that has all of h_{t-1}
 // knows that everybody has read h_{t-2}, since no unit of h_{t-1} could be sent before.
 
+constexpr bool kBackward = false;
 #include "backend/cuda/kernels/dense/cluster.cuh"
 #include "backend/cuda/kernels/dense/cluster_forward_slot.cuh"
 
 constexpr int kSlots = kShape.slots(), kOwnBlocks = kShape.own_blocks();
+#ifdef PENSTOCK_MEANS
+#include "backend/cuda/kernels/dense/cluster_means.cuh"
+
+#include "backend/cuda/kernels/dense/cluster_forward_means.cuh"
+#endif
+
 constexpr int kBlockFloats = kShape.block_floats(), kWarpFloats = kShape.own_halves() * kBlockFloats;
 static_assert(kCluster % kParts == 0 && kBlocks % kGroups == 0 && kShape.h_pieces() % (2 * kParts) == 0);
-static_assert((2 * kParts + kGroups) * 8 <= ClusterShape::start);
+constexpr int kBarriers = 2 * kParts + kGroups;  // before those of means
+static_assert((kBarriers + MeanExchanges::of.count) * 8 <= ClusterShape::start);
 static_assert(kShape.shared_bytes() == kSharedBytes, "the plan counts as the kernel does");
 using ForwardMatrix = Matrix<kShape.tiles_m(), kShape.tiles_k(), kResident>;
 
@@ -32,6 +40,9 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2 * kParts; ++i) barriers[i].init(1), barriers[i].expect(part_bytes);
     for (int i = 0; i < kGroups; ++i) barriers[2 * kParts + i].init(kParts);
+#ifdef PENSTOCK_MEANS
+    ClusterMeans::init(barriers + kBarriers);
+#endif
     ShowBarriers();
   }
 
@@ -62,25 +73,44 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
 
   const int steps = LongestRow(args.rows, slice);
   Slot slots[kSlots];
+#ifdef PENSTOCK_MEANS
+  // A thread has blocks of units of few rows.
+  const auto index_of = [&](int s) { return (part * 4 + lane / 8) * kSlots + s; };
+  const auto row_of = [&](int index) { return min(index / kOwnBlocks, kRows - 1); };
+  const auto place_of = [&](int s) {
+    const int index = index_of(s);
+    return Place::of(args.rows, slice, row_of(index), first_block + index % kOwnBlocks, index < kOwnBlocks * kRows);
+  };
+#else
   const auto place_of = [&](int s) {
     const int index = (part + kParts * s) * 4 + lane / 8, block = index / kRows;
     return Place::of(args.rows, slice, index % kRows, first_block + block, block < kOwnBlocks);
   };
+#endif
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
     slots[s].place = place_of(s);
     slots[s].init(args, head);
   }
   // A warp whose lanes have no block in a slot has nothing to do there.
+#ifdef PENSTOCK_MEANS
+  const auto works = [&](int s) { return part * 4 * kSlots + s < kOwnBlocks * kRows; };
+  const auto inside = [&](int s) { return index_of(s) < kOwnBlocks * kRows; };
+#else
   const auto works = [&](int s) { return (part + kParts * s) * 4 < kOwnBlocks * kRows; };
   const auto inside = [&](int s) { return ((part + kParts * s) * 4 + lane / 8) < kOwnBlocks * kRows; };
+#endif
   const ForwardStrides strides = ForwardStrides::of(args);
 
   // Loads of W x run some steps ahead, each 8 lanes' for themselves.
   int ring[kSlots];
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
+#ifdef PENSTOCK_MEANS
+    const int index = inside(s) ? group * kOwnBlocks * kRows + index_of(s) : 0;
+#else
     const int index = inside(s) ? group * kOwnBlocks * kRows + (part + kParts * s) * 4 + lane / 8 : 0;
+#endif
     ring[s] = Held(kShape.ring_at() + index * kStages * kShape.ring_bytes());
   }
   const auto ring_of = [&](int s, int step) { return shared + ring[s] + (step & (kStages - 1)) * kShape.ring_bytes(); };
@@ -125,6 +155,10 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   const int kept_at = Held(kShape.tape_at() + (warp * 4 + lane / 8) * kShape.ring_bytes());
   const Pieces h_pieces = Pieces::from(base + ClusterShape::start + part * part_bytes, lane);
 
+#ifdef PENSTOCK_MEANS
+  ClusterMeans means = {slots, shared, base, kBarriers * 8, kShape.means_at()};
+  means.find_parts([&](int s) { return Indexed{inside(s), row_of(index_of(s)), slots[s].place.block}; });
+#endif
   ClusterArrive();
   ClusterWait();
 #pragma unroll 1
@@ -137,7 +171,11 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     Real wx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
+#ifdef PENSTOCK_MEANS
+      slots[s].read_input(ring_of(s, step), lane, wx[s]);
+#else
       if (works(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
+#endif
     }
     if (step > 0) {
       has_read.wait((step - 1) & 1);
@@ -154,6 +192,22 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
       });
     }
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(32 * kParts) : "memory");
+#ifdef PENSTOCK_MEANS
+    CellForward made[kSlots];
+    const auto product = [&](int s, int g) {
+      const float* const p = (const float*)(shared + sums_from[s]);
+      float sum = p[g * kBlockFloats];
+#pragma unroll
+      for (int i = 1; i < kParts; ++i) sum += p[g * kBlockFloats + i * kWarpFloats];
+      return sum;
+    };
+    means.round = step;
+    if (works(0)) ApplyWithMeans<Rule>(slots, means, wx, step, lane, head, args, product, made);
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (kExchanges && inside(s) && step + 1 < steps) send(s, made[s].piece, 1 - parity);
+    }
+#else
     CellForward made[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -167,6 +221,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
       });
       if (kExchanges && inside(s) && step + 1 < steps) send(s, made[s].piece, 1 - parity);
     }
+#endif
     // Nobody waits for what follows.
     __syncwarp();
     if (lane == 0) {

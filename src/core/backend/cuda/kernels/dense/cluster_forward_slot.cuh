@@ -116,6 +116,39 @@ struct Slot {
     for (int g = 0; g < kGates; ++g) wx[g] = Real(LoadOne(ring + (g * 8 + lane % 8) * kBytes) + bias_ih[g]);
   }
 
+#ifdef PENSTOCK_MEANS
+  /// Fills in what the cell reads, and what the backward pass needs of it.
+  template <class Product>
+  __device__ __forceinline__ CellForward enter(const Real (&wx)[kGates], const Product& product, Real (&rh)[kGates],
+                                               Real (&prev)[kStates]) const {
+    CellForward result;
+    const bool reset = IsSet(reset_flag);
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      rh[g] = Real((reset ? 0.0f : product(g)) + bias_hh[g]);
+      result.kept[g] = DenseCell::kept(wx[g], rh[g]).value;
+    }
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) {
+      result.entered[i] = reset ? 0.0f : state[i], prev[i] = Real(result.entered[i]);
+    }
+    return result;
+  }
+
+  /// Takes the states that the cell has made.
+  __device__ __forceinline__ void leave(const Real (&next)[kStates], int step, int lane, CellForward& result) {
+    const bool live = step < place.row.length;
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) state[i] = live ? next[i].value : state[i];
+    result.piece = ShareValues<Storage>(state[0], lane);
+  }
+
+  /// Returns the place of the row's means on the tape of the step at hand.
+  __device__ __forceinline__ char* means(int head, const DenseForwardArguments& args) const {
+    const Index behind = (Index)(kStates - 1) * args.hidden + (Index)head * kTapedFloats;
+    return states + (behind - (head * kHead + place.unit)) * 4;
+  }
+#else
   /// Applies the cell to the states; product(gate): R h.
   template <class Product>
   __device__ __forceinline__ CellForward apply(const Real (&wx)[kGates], int step, int lane, const Product& product) {
@@ -142,6 +175,7 @@ struct Slot {
     result.piece = ShareValues<Storage>(state[0], lane);
     return result;
   }
+#endif
 
   /// Writes what a step has made, and goes on to the next one. `kept`: 16-byte aligned space of the block's lanes.
   __device__ __forceinline__ void store(const CellForward& made, int step, char* kept, int lane, int head,

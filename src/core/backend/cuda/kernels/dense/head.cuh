@@ -19,8 +19,12 @@ constexpr bool kRagged = kPass.ragged, kMeans = kPass.means;
 constexpr int G = DenseCell::G, S = DenseCell::S;
 static_assert(kSlots == 8 || kSlots == 4 || kSlots == 2);
 constexpr int kColumns = kSlots == 8 ? 2 : 1, kUnits = kSlots == 2 ? 1 : 2;  // of a thread
-constexpr HeadShape kShape = {G,      S,         Rule::phases, DenseCell::split, kHead, Storage::bytes,
-                              kSlots, kResident, kStages,      kTraining};
+static_assert(!kMeans || kColumns == 1);
+constexpr int kValues = kUnits;
+#include "backend/cuda/kernels/dense/means.cuh"
+
+constexpr HeadShape kShape = {G,      S,         Rule::phases, DenseCell::split, kHead,       Storage::bytes,
+                              kSlots, kResident, kStages,      kTraining,        kTapedFloats};
 constexpr int kWarps = (kHead + kHeadUnits - 1) / kHeadUnits, kThreads = 32 * kWarps, kPadded = kHeadUnits * kWarps;
 constexpr int kGateBytes = kPadded * Storage::bytes;  // of one gate in a tile
 /// Bytes of one access to the float states of the tape.
@@ -180,4 +184,21 @@ PENSTOCK_DEVICE float BiasAt(const float* bias, int gate, int hidden, int head, 
   return bias == nullptr ? 0.0f : __ldg(bias + (Index)gate * hidden + head * kHead + unit);
 }
 
-#include "backend/cuda/kernels/dense/head_units.cuh"
+/// Means over the head, which all threads of the block compute together. A thread has one or two units of one row.
+template <bool kBackwardPass>
+struct HeadMeans {
+  const Thread& at;
+  int number = 0;        // of the exchange
+  char* tape = nullptr;  // of the row and step, or null
+
+  template <int kExchange, int M, int N, int K>
+  __device__ __forceinline__ void average(Values (&x)[N], Values (&square)[K]) {
+    auto part = PartOfUnits<M, N>::of(x, 0, kUnits, [&](int i) { return at.exists(i); });
+    // Lanes 4 g + t have the same row for all g; with two slots also those of t and t + 2, whose units differ.
+    JoinBlock<kBackwardPass, kWarps, kSlots == 2 ? 2 : 4, kHeadUnits>(part, number);
+    part.put(x, square, 0, kUnits);
+    if (kBackwardPass || tape == nullptr) return;
+    part.template keep<kExchange>(
+        tape, [&](int i) { return i % kWarps == at.warp && at.g == 0 && (kSlots > 2 || at.t < kSlots); });
+  }
+};

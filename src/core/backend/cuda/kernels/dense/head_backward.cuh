@@ -16,9 +16,13 @@ using RowMover = Mover<kSlots, 1, kHeadBytes, 0, kLayout.output_pitch, kAccess, 
 using StatesMover =
     Mover<kSlots, (S > 1 ? S - 1 : 1), kHead * 4, kPadded * 4, kLayout.states_pitch, kStateAccess, kThreads>;
 
+constexpr int kMeanBytes = (kMeans ? kTapedFloats : 4) * 4;  // of a row and head
+using MeansMover = Mover<kSlots, 1, kMeanBytes, 0, kMeanBytes, 4, kThreads>;
+
 /// Offsets of the parts of a stage.
 constexpr int kInputPart = kLayout.gates_tile, kStatesPart = kInputPart + (DenseCell::split ? kLayout.gates_tile : 0);
 constexpr int kGradientPart = kStatesPart + kLayout.states_tile, kOutputPart = kGradientPart + kLayout.output_tile;
+constexpr int kMeansPart = kOutputPart + kLayout.output_tile;
 
 struct Backward {
   const DenseBackwardArguments& args;
@@ -256,40 +260,40 @@ struct Backward {
     }
   }
 
-  /// Cells whose units read means over their head.
+  /// Cells whose units read means over their head. `taped`: the means of the forward pass, of each slot.
   template <class Cell>
-  __device__ __forceinline__ void with_means(int step, const Inputs (&all)[kColumns], const float (&through)[4]) {
+  __device__ __forceinline__ void with_means(HeadMeans<true>& means, const char* taped, int step,
+                                             const Inputs (&all)[kColumns], const float (&through)[4]) {
+    Values wx[G], rh[G], prev[S], dnext[S], next[S], save[DenseCell::N];
+    Values dwx[G], drh[G], dprev[S], of_learnt[Learnt::places];
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      HeadUnits wx[G], rh[G], prev[S], dnext[S], next[S], save[DenseCell::N];
-      HeadUnits dwx[G], drh[G], dprev[S], of_learnt[Learnt::places];
+    for (int i = 0; i < kUnits; ++i) {
+      const Kept kept = unpack(all[0], step, i, 0, through);
 #pragma unroll
-      for (int i = 0; i < kUnits; ++i) {
-        const Kept kept = unpack(all[j], step, i, j, through);
+      for (int q = 0; q < G; ++q) wx[q].of[i] = kept.wx[q], rh[q].of[i] = kept.rh[q];
 #pragma unroll
-        for (int q = 0; q < G; ++q) wx[q].of[i] = kept.wx[q], rh[q].of[i] = kept.rh[q];
-#pragma unroll
-        for (int k = 0; k < S; ++k) prev[k].of[i] = kept.prev[k], dnext[k].of[i] = kept.dnext[k];
-      }
-      DenseCell::forward<Cell>(wx, rh, prev, learnt, next, save);
-      DenseCell::backward<Cell>(save, prev, learnt, dnext, of_learnt, dwx, drh, dprev);
-      Real of_x[kUnits][G], of_h[kUnits][G];
-#pragma unroll
-      for (int i = 0; i < kUnits; ++i) {
-        Real before[S];
-#pragma unroll
-        for (int q = 0; q < G; ++q) of_x[i][q] = dwx[q].of[i], of_h[i][q] = drh[q].of[i];
-#pragma unroll
-        for (int k = 0; k < S; ++k) before[k] = dprev[k].of[i];
-        advance(step, i, j, before);
-#pragma unroll
-        for (int k = 0; k < Learnt::count; ++k) {
-          if (step < length[j]) dlearnt[j][i].of[k] += of_learnt[k].of[i].value;
-        }
-      }
-      write_gates<0, G>(operand(step), kLayout.operand_pitch, step, j, of_h);
-      if constexpr (DenseCell::split) write_gates<0, G>(input_gradients(step), kLayout.gates_pitch, step, j, of_x);
+      for (int k = 0; k < S; ++k) prev[k].of[i] = kept.prev[k], dnext[k].of[i] = kept.dnext[k];
     }
+    TapedMeans of_forward;
+    for (int i = 0; i < kUnits; ++i) of_forward.means[i] = taped + at.slot[0] * kMeanBytes;
+    DenseCell::forward<Cell>(of_forward, wx, rh, prev, learnt, next, save);
+    DenseCell::backward<Cell>(means, save, prev, learnt, dnext, of_learnt, dwx, drh, dprev);
+    Real of_x[kUnits][G], of_h[kUnits][G];
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      Real before[S];
+#pragma unroll
+      for (int q = 0; q < G; ++q) of_x[i][q] = dwx[q].of[i], of_h[i][q] = drh[q].of[i];
+#pragma unroll
+      for (int k = 0; k < S; ++k) before[k] = dprev[k].of[i];
+      advance(step, i, 0, before);
+#pragma unroll
+      for (int k = 0; k < Learnt::count; ++k) {
+        if (step < length[0]) dlearnt[0][i].of[k] += of_learnt[k].of[i].value;
+      }
+    }
+    write_gates<0, G>(operand(step), kLayout.operand_pitch, step, 0, of_h);
+    if constexpr (DenseCell::split) write_gates<0, G>(input_gradients(step), kLayout.gates_pitch, step, 0, of_x);
   }
 
   /// Computes a step of a cell whose last gates multiply an operand made by its first gates.
@@ -344,6 +348,10 @@ struct Backward {
     const RowMover dy(args.dy, rows(), head_bytes, 0), y(args.y, rows(), head_bytes, 0);
     const RowMover second(args.operand, rows(), head_bytes, 0);
     const StatesMover states(args.states, rows(), float_bytes, state_stride);
+#ifdef PENSTOCK_MEANS
+    const MeansMover taped(args.states, rows(), ((S - 1) * (Index)args.hidden + slice.head * kTapedFloats) * 4, 0);
+    HeadMeans<true> means{at};
+#endif
     char* const stages = shared + kLayout.stage;
     const auto fetch = [&](int stage, int step) {
       char* tile = stages + stage * kLayout.stage_tile;
@@ -352,6 +360,9 @@ struct Backward {
       if constexpr (S > 1) states.fetch(tile + kStatesPart, step);
       dy.fetch(tile + kGradientPart, step);
       y.fetch(tile + kOutputPart, step - 1);
+#ifdef PENSTOCK_MEANS
+      taped.fetch(tile + kMeansPart, step);
+#endif
       CommitCopies();
     };
     // Results of a step in tiles, read early and written late.
@@ -396,8 +407,10 @@ struct Backward {
       }
       if constexpr (DenseCell::two_phases) {
         two_phases<Rule>(step, in, through[0]);
+#ifdef PENSTOCK_MEANS
       } else if constexpr (kMeans) {
-        with_means<Rule>(step, in, through[0]);
+        with_means<Rule>(means, stages + stage * kLayout.stage_tile + kMeansPart, step, in, through[0]);
+#endif
       } else {
         one_phase<Rule>(step, in, through[0]);
       }

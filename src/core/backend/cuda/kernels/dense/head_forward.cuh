@@ -246,30 +246,32 @@ struct Forward {
 
   /// Cells whose units read means over their head.
   template <class Cell>
-  __device__ __forceinline__ void with_means(int step, const Inputs& in, const float (&sum)[G][4]) {
+  __device__ __forceinline__ void with_means(HeadMeans<false>& means, int step, const Inputs& in,
+                                             const float (&sum)[G][4]) {
+    Values wx[G], rh[G], prev[S], next[S], save[DenseCell::N];
+    float gates[G][kUnits];
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      HeadUnits wx[G], rh[G], prev[S], next[S], save[DenseCell::N];
-      float gates[G][kUnits];
+    for (int i = 0; i < kUnits; ++i) {
+      Real of_x[G], of_h[G];
+      gather(sum, in.gate[0], i, 0, of_x, of_h, gates);
 #pragma unroll
-      for (int i = 0; i < kUnits; ++i) {
-        Real of_x[G], of_h[G];
-        gather(sum, in.gate[j], i, j, of_x, of_h, gates);
+      for (int q = 0; q < G; ++q) wx[q].of[i] = of_x[q], rh[q].of[i] = of_h[q];
 #pragma unroll
-        for (int q = 0; q < G; ++q) wx[q].of[i] = of_x[q], rh[q].of[i] = of_h[q];
+      for (int k = 0; k < S; ++k) prev[k].of[i] = state[0][i][k];
+    }
+    if constexpr (kTraining) {
+      const Row& row = rows()[at.slot[0]];
+      means.tape = step < length[0] ? AddressOfMeans(args.states, row, step, args.hidden, slice.head) : nullptr;
+    }
+    DenseCell::forward<Cell>(means, wx, rh, prev, learnt, next, save);
+    write_operand(operand(step + 1), 0, next[0].of);
+    if constexpr (kTraining) keep(step, 0, gates);
 #pragma unroll
-        for (int k = 0; k < S; ++k) prev[k].of[i] = state[j][i][k];
-      }
-      DenseCell::forward<Cell>(wx, rh, prev, learnt, next, save);
-      write_operand(operand(step + 1), j, next[0].of);
-      if constexpr (kTraining) keep(step, j, gates);
+    for (int i = 0; i < kUnits; ++i) {
+      Real of_unit[S];
 #pragma unroll
-      for (int i = 0; i < kUnits; ++i) {
-        Real of_unit[S];
-#pragma unroll
-        for (int k = 0; k < S; ++k) of_unit[k] = next[k].of[i];
-        advance(step, i, j, of_unit);
-      }
+      for (int k = 0; k < S; ++k) of_unit[k] = next[k].of[i];
+      advance(step, i, 0, of_unit);
     }
   }
 
@@ -330,6 +332,9 @@ struct Forward {
     WaitForCopies<kStages - 2>();
     __syncthreads();
     int stage = 0, free_stage = kStages - 1;
+#ifdef PENSTOCK_MEANS
+    HeadMeans<false> means{at};
+#endif
     // The last round has no step: it writes the results of the one before.
     for (int step = 0; step <= slice.steps; ++step) {
       const auto output = outputs.read(operand(step));
@@ -354,8 +359,10 @@ struct Forward {
       if constexpr (kReset) clear_resets(step, sum);
       if constexpr (DenseCell::two_phases) {
         two_phases<Rule>(step, in, sum);
+#ifdef PENSTOCK_MEANS
       } else if constexpr (kMeans) {
-        with_means<Rule>(step, in, sum);
+        with_means<Rule>(means, step, in, sum);
+#endif
       } else {
         one_phase<Rule>(step, in, sum);
       }

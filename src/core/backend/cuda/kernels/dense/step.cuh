@@ -10,12 +10,8 @@ PENSTOCK_PASS(StepPass)
 constexpr int kHead = kPass.head, kThreads = kPass.threads;
 constexpr bool kMeans = kPass.means;
 static_assert(!kMeans || kHead <= kThreads);
-
-/// The mean of the head's units, which all threads of the block compute together. Sums have a fixed order.
-PENSTOCK_DEVICE Real Mean(Real x) {
-  const float own = (int)threadIdx.x < kHead ? x.value : 0.0f;
-  return Real(SumOfColumn<kThreads / 32, 1>(own) * (1.0f / kHead));
-}
+constexpr int kValues = 1;
+#include "backend/cuda/kernels/dense/means.cuh"
 
 /// The unit and row of a thread.
 struct Place {
@@ -51,3 +47,29 @@ struct Place {
   }
   __device__ __forceinline__ bool resets(const DenseRows& rows, int step) const { return ResetsAt(rows, row, step); }
 };
+
+/// Means over the head, which all threads of the block compute together.
+template <bool kBackwardPass>
+struct StepMeans {
+  char* tape = nullptr;  // of the row and step, or null
+  int number = 0;        // of the exchange
+
+  template <int kExchange, int M, int N, int K>
+  __device__ __forceinline__ void average(Values (&x)[N], Values (&square)[K]) {
+    auto part = PartOfUnits<M, N>::of(x, 0, 1, [](int) { return (int)threadIdx.x < kHead; });
+    JoinBlock<kBackwardPass, kThreads / 32, 1, 32>(part, number);
+    part.put(x, square, 0, 1);
+    if (kBackwardPass || tape == nullptr) return;
+    part.template keep<kExchange>(tape, [](int i) { return (int)threadIdx.x == i % kThreads; });
+  }
+};
+
+/// The values of a thread, as cells with means take them, and back.
+template <int count>
+PENSTOCK_DEVICE void ToValues(const Real (&from)[count], Values (&to)[count]) {
+  for (int i = 0; i < count; ++i) to[i].of[0] = from[i];
+}
+template <int count>
+PENSTOCK_DEVICE void FromValues(const Values (&from)[count], Real (&to)[count]) {
+  for (int i = 0; i < count; ++i) to[i] = from[i].of[0];
+}

@@ -70,6 +70,27 @@ PENSTOCK_DEVICE void Differentiate(const DenseStepBackwardArguments& args, const
   }
 }
 
+/// The same for a cell whose units read means over their head, which the forward pass has left on the tape.
+template <class Cell>
+PENSTOCK_DEVICE void DifferentiateWithMeans(const DenseStepBackwardArguments& args, const Place& p, const Inputs& in,
+                                            Gradients& d) {
+  const DenseBackwardArguments& call = args.call;
+  Values wx[kGates], rh[kGates], prev[kStates], dnext[kStates], next[kStates], save[kSaved];
+  Values dwx[kGates], drh[kGates], dprev[kStates], of_learnt[Learnt::places];
+  ToValues(in.wx, wx), ToValues(in.rh, rh), ToValues(in.prev, prev), ToValues(in.dnext, dnext);
+  Learnt learnt[1], sums;
+  learnt[0].read(call.learnt, call.hidden, p.channel);
+  const TapedMeans taped{{AddressOfMeans(call.states, p.row, args.step, call.hidden, p.head)}};
+  DenseCell::forward<Cell>(taped, wx, rh, prev, learnt, next, save);
+  StepMeans<true> means;
+  DenseCell::backward<Cell>(means, save, prev, learnt, dnext, of_learnt, dwx, drh, dprev);
+  FromValues(dwx, d.dwx), FromValues(drh, d.drh), FromValues(dprev, d.dprev);
+  if (!p.writes) return;
+  sums.clear();
+  for (int k = 0; k < Learnt::count; ++k) sums.of[k] = of_learnt[k].of[0].value;
+  sums.add_to(call.dlearnt, p.row.number, call.hidden, p.channel);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     DenseStepBackward(const __grid_constant__ DenseStepBackwardArguments args) {
   const DenseBackwardArguments& call = args.call;
@@ -86,7 +107,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   Gradients d = {};
   Real operand(0.0f);
   if (live) {
-    Differentiate<Rule>(args, p, Inputs::of(args, p, reset), d, operand);
+    if constexpr (kMeans) {
+      DifferentiateWithMeans<Rule>(args, p, Inputs::of(args, p, reset), d);
+    } else {
+      Differentiate<Rule>(args, p, Inputs::of(args, p, reset), d, operand);
+    }
   } else {
     for (int k = 0; k < kStates; ++k) d.dprev[k] = Real(Inputs::carried(args, p, k, step + 1));
   }

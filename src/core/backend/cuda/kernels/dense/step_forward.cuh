@@ -41,6 +41,18 @@ PENSTOCK_DEVICE void ApplyCell(const Real (&wx)[kGates], const Real (&rh)[kGates
   }
 }
 
+/// The same for a cell whose units read means over their head.
+template <class Cell>
+PENSTOCK_DEVICE void ApplyWithMeans(char* tape, const Real (&wx)[kGates], const Real (&rh)[kGates],
+                                    const Real (&prev)[kStates], const Learnt& learnt, Real (&next)[kStates]) {
+  Values x[kGates], h[kGates], before[kStates], after[kStates], save[kSaved];
+  ToValues(wx, x), ToValues(rh, h), ToValues(prev, before);
+  const Learnt vectors[1] = {learnt};
+  StepMeans<false> means{tape};
+  DenseCell::forward<Cell>(means, x, h, before, vectors, after, save);
+  FromValues(after, next);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     DenseStepForward(const __grid_constant__ DenseStepForwardArguments args) {
   const DenseForwardArguments& call = args.call;
@@ -67,7 +79,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kStates; ++k) prev[k] = Real(reset ? 0.0f : Before(args, p, k));
   Learnt learnt;
   learnt.read(call.learnt, call.hidden, p.channel);
-  ApplyCell<Rule>(wx, rh, prev, learnt, next, operand);
+  if constexpr (kMeans) {
+    const bool keeps = call.sums.data != nullptr;
+    char* const tape = keeps ? AddressOfMeans(call.states, p.row, step, call.hidden, p.head) : nullptr;
+    ApplyWithMeans<Rule>(tape, wx, rh, prev, learnt, next);
+  } else {
+    ApplyCell<Rule>(wx, rh, prev, learnt, next, operand);
+  }
   if (!p.writes) return;
   if (args.phase != last_phase) return StoreOne(args.operand + p.state * kBytes, operand.value);
   Keep(call, p, step, wx, rh, prev);
