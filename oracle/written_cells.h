@@ -101,16 +101,24 @@ inline CellValue normalised(const CellValue& x, const CellValue& gain, const Cel
   return gain * centred / sqrt(mean(centred * centred) + 1e-5) + shift;
 }
 
-/// An LSTM with layer norm of R h and of the cell state (Ba et al. 2016), over the units of each head.
-inline WrittenCell written_norm_lstm(const std::string& name = "written-norm-lstm") {
+/// An LSTM whose parts of R h and whose cell state are normalised. `peepholes`: its gates read the cell state, too.
+inline WrittenCell norm_lstm(const std::string& name, bool peepholes) {
   CellDefinition definition = definition_of(name, {"h", "c"}, 4);
   definition.learnt = {{"gi", 1.0}, {"gf", 0.9}, {"gg", 1.1}, {"go", 1.0}, {"gc", 0.8}, {"sc", 0.1}};
+  if (peepholes) definition.learnt.insert(definition.learnt.end(), {{"i", 0.1}, {"f", 0.0}, {"o", -0.2}});
   definition.keep_gate = 1;
-  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+  return {definition, [=](const CellSymbols& in) -> std::vector<CellValue> {
             const auto gate = [&](std::size_t g) { return in.wx[g] + normalised(in.rh[g], in.p[g], 0.0); };
-            const CellValue c = sigmoid(gate(1)) * in.s[1] + sigmoid(gate(0)) * tanh(gate(2));
-            return {sigmoid(gate(3)) * tanh(normalised(c, in.p[4], in.p[5])), c};
+            const auto seen = [&](std::size_t g, std::size_t k, const CellValue& c) {
+              return sigmoid(peepholes ? gate(g) + in.p[k] * c : gate(g));
+            };
+            const CellValue c = seen(1, 7, in.s[1]) * in.s[1] + seen(0, 6, in.s[1]) * tanh(gate(2));
+            return {seen(3, 8, c) * tanh(normalised(c, in.p[4], in.p[5])), c};
           }};
+}
+inline WrittenCell written_norm_lstm(const std::string& name = "written-norm-lstm") { return norm_lstm(name, false); }
+inline WrittenCell written_norm_peephole(const std::string& name = "written-norm-peephole") {
+  return norm_lstm(name, true);
 }
 
 /// A leaky integrator whose decay is learnt for each unit, with a learnt gain of its input.

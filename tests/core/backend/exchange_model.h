@@ -217,6 +217,9 @@ class MeetingPoint {
 constexpr unsigned kSchedules = 1000;
 constexpr int kNothing = -1;  // where nothing has been stored
 
+/// Value of step `step` that block `source` sends.
+inline int value_of(int step, int source) { return step * 100 + source; }
+
 /// The first schedule that shows an error, as text; nothing if all hold. `begin` adds agents to a machine, and returns
 /// what they share.
 template <class Protocol, class Options>

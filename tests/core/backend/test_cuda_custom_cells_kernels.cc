@@ -303,25 +303,87 @@ TEST(CrowdedCustomCells, HaveFewLearntVectorsInWarpgroups) {
   EXPECT_NE(plan_gpu_dense(problem, test::chip(90)).algorithm, DenseAlgorithm::warpgroup);
 }
 
-TEST(CustomCellPlans, OfMeansAreOfHeadsThatABlockHolds) {
+TEST(CustomCellPlans, OfMeansAreThoseOfBlocksThatExchangeThem) {
   const std::string cell = defined(test::written_norm_lstm());
-  const auto plan = [&](Index heads, DenseAlgorithm algorithm) {
+  const auto plan = [&](Index heads, DenseAlgorithm algorithm, int chip = 90) {
     GpuDenseProblem problem = problem_of(cell, Storage::f32, 3000, 16, algorithm);
     problem.heads = heads;
-    return plan_gpu_dense(problem, test::chip(90));
+    return plan_gpu_dense(problem, test::chip(chip));
   };
   test::expect_error(ErrorCode::unsupported,
                      "the units of written-norm-lstm read means over their head, which one block computes for at most "
                      "1024 units, not 3000: use at least 3 heads, or a CPU",
                      [&] { plan(1, DenseAlgorithm::automatic); });
-  EXPECT_EQ(plan(3, DenseAlgorithm::automatic).threads(), 1024);
-  EXPECT_EQ(plan(30, DenseAlgorithm::automatic).algorithm, DenseAlgorithm::head);
-  for (const DenseAlgorithm algorithm :
-       {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup, DenseAlgorithm::diagonal}) {
+  EXPECT_EQ(plan(3, DenseAlgorithm::step).threads(), 1024);
+  EXPECT_EQ(plan(12, DenseAlgorithm::automatic).algorithm, DenseAlgorithm::cluster);
+  EXPECT_EQ(plan(100, DenseAlgorithm::automatic).algorithm, DenseAlgorithm::head);
+  EXPECT_NE(plan(6, DenseAlgorithm::automatic).algorithm, DenseAlgorithm::step);
+  for (const DenseAlgorithm algorithm : {DenseAlgorithm::warpgroup, DenseAlgorithm::diagonal}) {
     test::expect_error(
         ErrorCode::unsupported,
-        "the units of written-norm-lstm read means over their head, which only the head and step algorithms compute",
+        "the units of written-norm-lstm read means over their head, which warpgroups and diagonals do not compute",
         [&] { plan(3000, algorithm); });
+  }
+}
+
+/// Each mean reads the one before it: more exchanges of a step than clusters have barriers for, and than kernels count.
+TEST(CustomCellPlans, HaveAsManyMeansInARowAsThereIsRoomFor) {
+  const auto chain = [](int means) {
+    const std::string name = fmt::format("means-{}", means);
+    define_cell(test::definition_of(name, {"h"}, 1), [=](const CellSymbols& in) -> std::vector<CellValue> {
+      CellValue h = in.wx[0] + in.rh[0];
+      for (int i = 0; i < means; ++i) h = tanh(h - mean(h * h));
+      return {h};
+    });
+    return problem_of(name, Storage::bf16, 256, 16, DenseAlgorithm::cluster);
+  };
+  EXPECT_EQ(plan_gpu_dense(chain(8), test::chip(90)).algorithm, DenseAlgorithm::cluster);
+  test::expect_error(ErrorCode::unsupported,
+                     "the cluster algorithm exchanges means at most 8 times a step, and means-9 needs 9",
+                     [&] { plan_gpu_dense(chain(9), test::chip(90)); });
+  test::expect_error(ErrorCode::unsupported,
+                     "means-33 needs 33 means one after the other at each step, and a GPU computes at most 32",
+                     [&] { plan_gpu_dense(chain(33), test::chip(90)); });
+}
+
+/// The kernels of cells with means, of heads whose units fill their blocks and that do not.
+TEST(CellsWithMeans, FitTheirRegisters) {
+  constexpr int hopper = 90;
+  test::need_nvrtc(hopper);
+  if (IsSkipped()) return;
+  const std::string cell = defined(test::written_norm_lstm());
+  struct Size {
+    DenseAlgorithm algorithm;
+    Storage storage;
+    Index head, rows;
+    int chip;
+    bool ragged = false, sampled = true;
+  };
+  for (const auto& [algorithm, storage, head, rows, chip, ragged, sampled] :
+       {Size{DenseAlgorithm::head, Storage::bf16, 64, 1000, 90},
+        {DenseAlgorithm::head, Storage::bf16, 128, 16, 80, false, false},
+        {DenseAlgorithm::head, Storage::f32, 33, 16, 90, true},
+        {DenseAlgorithm::head, Storage::f32, 64, 1000, 100, true, false},
+        {DenseAlgorithm::cluster, Storage::bf16, 256, 64, 90, false, false},
+        {DenseAlgorithm::cluster, Storage::f32, 256, 64, 90, true},
+        {DenseAlgorithm::cluster, Storage::bf16, 512, 64, 90, true, false},
+        {DenseAlgorithm::cluster, Storage::f16, 301, 13, 100, true},
+        {DenseAlgorithm::chip, Storage::bf16, 1024, 64, 90},
+        {DenseAlgorithm::chip, Storage::bf16, 1024, 16, 80, true, false},
+        {DenseAlgorithm::chip, Storage::f32, 1024, 64, 90, true, false},
+        {DenseAlgorithm::chip, Storage::bf16, 512, 16, 100, false, false},
+        {DenseAlgorithm::step, Storage::bf16, 1000, 16, 80, true, false}}) {
+    if (!sampled && !test::compiles_all()) continue;
+    GpuDenseProblem problem = problem_of(cell, storage, head, rows, algorithm);
+    problem.alignment = static_cast<int>(std::min<Index>(16, (head * size_of(storage)) & -(head * size_of(storage))));
+    problem.ragged = problem.reset = problem.reverse = problem.every_state = ragged;
+    for (const bool backward : {false, true}) {
+      problem.backward = backward, problem.training = !backward;
+      problem.clipped = backward && ragged;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(chip));
+      SCOPED_TRACE(fmt::format("sm_{}, {} units in {}: {}", chip, head, to_string(storage), plan.explain()));
+      test::expect_no_spills(dense_source(problem, plan), chip, plan.threads() * plan.blocks);
+    }
   }
 }
 

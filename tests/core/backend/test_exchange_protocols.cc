@@ -18,9 +18,6 @@ namespace penstock::test::layout {
 namespace penstock::test {
 namespace {
 
-/// Value of step `step` that block `source` sends.
-int value_of(int step, int source) { return step * 100 + source; }
-
 // ---- h inside a cluster: cluster_forward.cuh -----------------------------------------------------------------------
 
 struct ClusterOptions {

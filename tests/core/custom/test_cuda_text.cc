@@ -20,8 +20,6 @@ inline double Ratio(double a, double b) { return a / b; }
 inline double SubtractProduct(double a, double b, double c) { return c - a * b; }
 inline double Most(double a, double b) { return std::max(a, b); }
 inline double Less(double a, double b) { return a < b ? 1.0 : 0.0; }
-/// Heads have one unit here, so it is its own mean.
-inline double Mean(double x) { return x; }
 inline double Equal(double a, double b) { return a == b ? 1.0 : 0.0; }
 
 #define PENSTOCK_DEVICE static inline
@@ -192,8 +190,38 @@ TEST(CellText, DifferentiatesByLearntVectors) {
 /// The kernels define means, since their threads know each other's units.
 TEST(CellText, LeavesMeansToTheKernel) {
   const std::string text = text_of([](const CellSymbols& in) -> std::vector<CellValue> { return {mean(in.rh[0])}; });
-  EXPECT_NE(text.find("const V v0 = Mean(rh[0]);"), std::string::npos) << text;
-  EXPECT_NE(text.find("= Mean(dnext[0]);"), std::string::npos) << text;
+  EXPECT_NE(text.find("V m0[] = {rh[0]}, s0[1];\n    head.template average<0, 1>(m0, s0);"), std::string::npos) << text;
+  EXPECT_NE(text.find("V m0[] = {dnext[0]}, s0[1];"), std::string::npos) << text;
+}
+
+Averages averages(const CellEquations& equations) {
+  return averages_of(derived({test::definition_of("averages", {"h"}, 2), equations}));
+}
+
+CellValue normal(const CellValue& x) {
+  const CellValue centred = x - mean(x);
+  return centred / sqrt(mean(centred * centred) + 1e-5);
+}
+
+/// A norm is a mean and a mean of squares, which are known at once. Its gradient has two means, of which neither waits
+/// for the other.
+TEST(CellText, ComputesIndependentMeansAtOnce) {
+  const Averages one = averages([](const CellSymbols& in) -> std::vector<CellValue> { return {normal(in.rh[0])}; });
+  EXPECT_EQ(one.forward, std::vector{2});
+  EXPECT_EQ(one.backward, std::vector{2});
+  const Averages two = averages(
+      [](const CellSymbols& in) -> std::vector<CellValue> { return {tanh(normal(in.rh[0])) * normal(in.wx[1])}; });
+  EXPECT_EQ(two.forward, std::vector{4});
+  EXPECT_EQ(two.backward, std::vector{4});
+  const Averages chain = averages([](const CellSymbols& in) -> std::vector<CellValue> {
+    return {normal(in.wx[1] * tanh(normal(in.rh[0]))) + mean(in.rh[1])};
+  });
+  EXPECT_EQ(chain.forward, (std::vector{3, 2}));
+  EXPECT_EQ(chain.backward, (std::vector{2, 2}));  // the mean of the output's gradient is that of both terms
+  const Averages lstm = averages_of(derived(test::written_norm_lstm()));
+  EXPECT_EQ(lstm.forward, (std::vector{8, 2}));
+  EXPECT_EQ(lstm.backward, (std::vector{4, 6}));
+  EXPECT_TRUE(averages_of(derived(test::written_lstm())).forward.empty());
 }
 
 }  // namespace

@@ -113,26 +113,36 @@ TEST_P(CudaMeans, AgreeWithTheCpu) {
   for (const GpuCase& of : gradient_gpu_cases()) check_norm(of);
 }
 
-/// Heads whose units fill their warps and that do not, of one unit, and the largest ones of both algorithms.
+/// Heads whose units fill their warps and that do not, of one unit, and those that clusters and the whole chip share.
 TEST_P(CudaMeans, AgreeWithTheCpuInHeadsOfAllSizes) {
   struct Size {
-    Index hidden, heads;
+    Index hidden, heads, rows;
+    const char* algorithm;
   };
-  for (const auto& [hidden, heads] : {Size{64, 2}, {33, 1}, {39, 3}, {5, 5}, {256, 1}, {300, 1}, {1024, 1}}) {
+  for (const auto& [hidden, heads, rows, algorithm] : {Size{64, 2, 3, ""},
+                                                       {33, 1, 3, ""},
+                                                       {39, 3, 3, ""},
+                                                       {5, 5, 3, ""},
+                                                       {256, 1, 3, "cluster: "},
+                                                       {300, 1, 40, "cluster: "},
+                                                       {420, 2, 17, "cluster: "},
+                                                       {1024, 1, 3, "chip: "},
+                                                       {1000, 1, 20, "chip: "}}) {
     check_norm({.c = {.name = fmt::format("means_{}_{}", hidden, heads),
                       .input = 3,
                       .hidden = hidden,
                       .heads = heads,
-                      .rows = 3,
+                      .rows = rows,
                       .steps = 5,
                       .form = RowForm::lengths,
-                      .reset = true}});
+                      .reset = true},
+                .on_hopper = algorithm});
   }
 }
 
 std::vector<std::string> cells_with_means() {
   std::vector<std::string> names;
-  for (const WrittenCell& cell : {written_norm_lstm()}) {
+  for (const WrittenCell& cell : {written_norm_lstm(), written_norm_peephole()}) {
     names.emplace_back(define_cell(cell.definition, cell.equations).name);
   }
   return names;
