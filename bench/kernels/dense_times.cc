@@ -3,6 +3,8 @@
 //   [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|head|cluster|chip[-SHAPE]|warpgroup[-SHAPE]|step|
 //                    diagonal[-PIECES]] ...]
 //                       STORAGE tf32: f32 whose products may round their factors
+//                       CELL own-peephole, own-norm-lstm, own-norm-peephole: as a program defines it, checked by
+//                       tests and not here
 //                       ragged: lengths uniform in 1..T; a name: by that algorithm
 //                       SHAPE: CLUSTER-ROWS-GROUPS-PARTS-DIRECT-LEFT_OUT of plan::GpuDensePlan, each 0 (DIRECT: -1):
 //                       the planner chooses; a pass that cannot have this shape is not timed. Warpgroups have SHARES
@@ -18,6 +20,7 @@
 #include "backend/cuda/dense/executable.h"
 #include "bench/kernels/measure.h"
 #include "oracle/network.h"
+#include "oracle/written_cells.h"
 #include "penstock/error.h"
 
 namespace {
@@ -33,18 +36,24 @@ struct Case {
   bool ragged = false;
 
   Index positions() const { return rows * steps; }
+  bool is_own() const { return plan::cell_traits(spec.cell).custom != nullptr; }
   Index gates() const { return plan::cell_traits(spec.cell).gates(); }
+  Index vectors() const { return plan::cell_traits(spec.cell).bias_vectors() * spec.hidden; }
   Index states() const { return plan::cell_traits(spec.cell).states(); }
   Index width() const { return gates() * spec.hidden; }
 };
 
 Case parse(const std::string& text) {
-  char cell[16] = {}, storage[8] = {}, more[32] = {};
+  char cell[24] = {}, storage[8] = {}, more[32] = {};
   long long rows = 0, steps = 0, heads = 0, head = 0;
-  if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%31s", cell, storage, &rows, &steps, &heads, &head,
+  if (std::sscanf(text.c_str(), "%23[^,],%7[^,],%lld,%lld,%lld,%lld,%31s", cell, storage, &rows, &steps, &heads, &head,
                   more) < 6) {
     throw Error(ErrorCode::invalid_argument,
                 "CASE must be CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|ALGORITHM], not '" + text + "'");
+  }
+  for (const auto& own : {test::written_peephole("own-peephole"), test::written_norm_lstm("own-norm-lstm"),
+                          test::written_norm_peephole("own-norm-peephole")}) {
+    if (own.definition.name == cell) define_cell(own.definition, own.equations);
   }
   Case c{.spec = {.cell = cell, .hidden = heads * head, .heads = heads}, .rows = rows, .steps = steps};
   for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
@@ -72,7 +81,7 @@ struct Run {
   Stream& stream;
   Storage storage;
   Pattern x_values, r_values, dy_values;
-  Buffer wx, weight, y, dy, sums, states, dwx, drh, dweight, dbias, workspace, lengths;
+  Buffer wx, weight, vectors, y, dy, sums, states, dwx, drh, dweight, dbias, workspace, lengths;
   std::vector<Index> lengths_of;
 
   Run(const Case& which, Stream& on)
@@ -85,6 +94,7 @@ struct Run {
         dy_values(random_pattern(4, -1, 1, storage)) {
     wx = tensor(on, c.positions() * c.width(), x_values, storage);
     weight = tensor(on, c.width() * head(), r_values, storage);
+    if (c.is_own()) vectors = tensor(on, c.vectors(), random_pattern(5, 0.5, 1, Storage::f32), Storage::f32);
     dy = tensor(on, c.positions() * c.spec.hidden, dy_values, storage);
     const auto room = [&](Index count, Storage of) {
       Buffer buffer(on, static_cast<std::size_t>(count * size_of(of)));
@@ -93,11 +103,12 @@ struct Run {
     };
     y = room(c.positions() * c.spec.hidden, storage);
     sums = room(c.positions() * c.width(), storage);
-    states = room(c.positions() * (c.states() - 1) * c.spec.hidden, Storage::f32);
+    const DenseTapeBytes of_tape = tape_bytes(c.spec, {.rows = c.rows, .steps = c.steps});
+    states = room(static_cast<Index>(of_tape.states / sizeof(float)), Storage::f32);
     dwx = room(c.positions() * c.width(), storage);
     if (plan::cell_traits(c.spec.cell).split_gradients) drh = room(c.positions() * c.width(), storage);
     dweight = room(c.width() * head(), Storage::f32);
-    dbias = room(c.width(), Storage::f32);
+    dbias = room(c.vectors(), Storage::f32);
     Random random(3);
     for (Index b = 0; b < c.rows; ++b) {
       lengths_of.push_back(1 + static_cast<Index>(random.uniform() * static_cast<double>(c.steps - 1)));
@@ -114,7 +125,7 @@ struct Run {
     DenseForward call;
     call.batch = {.rows = c.rows, .steps = c.steps, .lengths = c.ragged ? lengths.address() : 0};
     call.wx = sequence(wx, c.width()), call.y = sequence(y, c.spec.hidden);
-    call.weights.recurrent = weight.address();
+    call.weights.recurrent = weight.address(), call.weights.bias_ih = vectors.address();
     if (training) call.tape = {sums.address(), states.address()};
     return call;
   }
@@ -160,8 +171,9 @@ struct Run {
     return worst / scale;
   }
 
-  /// Returns the error of y over the first steps of the last row and head.
+  /// Returns the error of y over the first steps of the last row and head, of a cell that the oracle knows.
   double forward_error() const {
+    if (c.is_own()) return -1;
     const Index row = c.rows - 1, of_head = c.spec.heads - 1, D = head();
     // The oracle multiplies each W x by ones on the diagonal: so many steps take half a second. Heads of a single unit
     // are compared over all steps, since pieces of the steps run side by side.
@@ -181,7 +193,7 @@ struct Run {
   /// Returns the error of dwx over all steps of the last row and head, if the sequence is short enough for the oracle.
   double backward_error() const {
     const Index row = c.rows - 1, of_head = c.spec.heads - 1, D = head();
-    if (c.steps > 64) return -1;
+    if (c.steps > 64 || c.is_own()) return -1;
     const Index steps = c.ragged ? lengths_of[static_cast<std::size_t>(row)] : c.steps;
     std::vector<double> of_y;
     for (Index t = 0; t < steps; ++t) {
@@ -258,11 +270,12 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const double forward_error = run.forward_error(), backward_error = run.backward_error();
   fmt::print(stderr, "{}\n{}\n{}\n", text, training.plan().explain(), backward.plan().explain());
   const auto if_asked = [](bool as_asked, const Times& t) { return as_asked ? text_of(t) : std::string("-"); };
-  fmt::print("| {} | {} | {} | {} | {} | {:.1e} | {} | {} {} {} regs |\n", text,
-             if_asked(forward_as_asked, of_inference), if_asked(forward_as_asked, of_training),
-             if_asked(backward_as_asked, of_loop), if_asked(forward_as_asked && backward_as_asked, of_both),
-             forward_error, backward_error < 0 ? "-" : fmt::format("{:.1e}", backward_error), training.plan().slots,
-             training.kernel().resources().registers, backward.kernel().resources().registers);
+  const auto error_text = [](double error) { return error < 0 ? "-" : fmt::format("{:.1e}", error); };
+  fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} {} {} regs |\n", text, if_asked(forward_as_asked, of_inference),
+             if_asked(forward_as_asked, of_training), if_asked(backward_as_asked, of_loop),
+             if_asked(forward_as_asked && backward_as_asked, of_both), error_text(forward_error),
+             error_text(backward_error), training.plan().slots, training.kernel().resources().registers,
+             backward.kernel().resources().registers);
   std::fflush(stdout);
   const double bound = c.spec.tf32                       ? 0x1p-8
                        : c.spec.storage == Storage::f32  ? 1e-4

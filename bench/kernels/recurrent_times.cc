@@ -1,10 +1,11 @@
 // Times of whole recurrent layers on a GPU, input products and gradients of all weights included, through the public
 // RecurrentProgram; each is checked in the same run against the oracle:
-//   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged|diagonal]] ...]      ragged: lengths uniform in 1..T
-//                                                                                 diagonal: H heads
+//   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged|diagonal|heads-N]] ...]
+//                       ragged: lengths uniform in 1..T; diagonal: H heads; heads-N: N heads
 // DTYPE tf32 is f32 whose products may round their factors.
 // CELL may be own-lstm, own-gru, own-slstm or own-mingru: the cell as a program defines it, to be compared with
-// Penstock's own in the same run.
+// Penstock's own in the same run. own-peephole, own-norm-lstm and own-norm-peephole are checked against Penstock's
+// layer on the CPU, in double precision.
 // Median and, in parentheses, the middle half of the times. The error is that of y of the last row over its first
 // steps, relative to the greatest value.
 
@@ -17,6 +18,7 @@
 #include "oracle/network.h"
 #include "oracle/written_cells.h"
 #include "penstock/error.h"
+#include "penstock/recurrent.h"
 #include "penstock/recurrent_program.h"
 
 namespace {
@@ -30,7 +32,7 @@ using penstock::Tensor;
 struct Layers {
   std::string text;
   penstock::RecurrentSpec spec = {};
-  std::string oracle_cell = {};  ///< The cell of the list with the same equations.
+  std::string oracle_cell = {};  ///< The cell of the list with the same equations; empty: none
   DType type = DType::f16;
   Storage storage = Storage::f16;
   Index rows = 1, steps = 1;
@@ -43,20 +45,24 @@ std::string define_own(const std::string& name) {
   const std::pair<std::string, Written> cells[] = {{"lstm", penstock::test::written_lstm},
                                                    {"gru", penstock::test::written_gru},
                                                    {"slstm", penstock::test::written_slstm},
-                                                   {"mingru", penstock::test::written_mingru}};
+                                                   {"mingru", penstock::test::written_mingru},
+                                                   {"peephole", penstock::test::written_peephole},
+                                                   {"norm-lstm", penstock::test::written_norm_lstm},
+                                                   {"norm-peephole", penstock::test::written_norm_peephole}};
   for (const auto& [own, written] : cells) {
     if (name != "own-" + own) continue;
     const penstock::test::WrittenCell cell = written(name);
     penstock::define_cell(cell.definition, cell.equations);
-    return own;
+    const bool known = own != "peephole" && !own.starts_with("norm-");  // to the oracle
+    return known ? own : "";
   }
   return name;
 }
 
 Layers parse(const std::string& text) {
-  char cell[16] = {}, type[8] = {}, more[16] = {};
+  char cell[24] = {}, type[8] = {}, more[16] = {};
   long long rows = 0, steps = 0, input = 0, hidden = 0, layers = 1;
-  if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%lld,%15s", cell, type, &rows, &steps, &input,
+  if (std::sscanf(text.c_str(), "%23[^,],%7[^,],%lld,%lld,%lld,%lld,%lld,%15s", cell, type, &rows, &steps, &input,
                   &hidden, &layers, more) < 6) {
     throw penstock::Error(penstock::ErrorCode::invalid_argument,
                           "CASE must be CELL,DTYPE,B,T,I,H[,LAYERS[,ragged]], not '" + text + "'");
@@ -71,6 +77,8 @@ Layers parse(const std::string& text) {
   of.oracle_cell = define_own(cell);
   of.ragged = more == std::string("ragged");
   if (more == std::string("diagonal")) of.spec.heads = hidden;
+  long long heads = 0;
+  if (std::sscanf(more, "heads-%lld", &heads) == 1) of.spec.heads = heads;
   return of;
 }
 
@@ -135,15 +143,13 @@ class Run {
       all.weights.push_back(weights);
     }
     for (Index i = 0; i < steps * inputs; ++i) all.x.push_back(x_values_.at(row * of_.steps * inputs + i));
-    penstock::RecurrentSpec spec = of_.spec;
-    spec.cell = of_.oracle_cell;
-    const oracle::Results<double> want = oracle::forward(spec, {.rows = 1, .steps = steps}, all);
+    const std::vector<double> want = wanted(all, steps);
     const std::vector<double> got =
         elements(buffers_[y_buffer_], row * of_.steps * outputs, steps * outputs, of_.storage, stream_);
     double worst = 0, scale = 1e-30;
     for (std::size_t i = 0; i < got.size(); ++i) {
-      const double off = std::abs(got[i] - want.y[i]);
-      scale = std::max(scale, std::abs(want.y[i]));
+      const double off = std::abs(got[i] - want[i]);
+      scale = std::max(scale, std::abs(want[i]));
       worst = std::isnan(off) ? 1e30 : std::max(worst, off);
     }
     return worst / scale;
@@ -155,6 +161,25 @@ class Run {
     Index count = 1;
     Pattern values;
   };
+
+  /// Returns y of one row: the oracle's, or the layer's on a CPU.
+  std::vector<double> wanted(const oracle::Arguments<double>& all, Index steps) const {
+    penstock::RecurrentSpec spec = of_.spec;
+    if (!of_.oracle_cell.empty()) {
+      spec.cell = of_.oracle_cell;
+      return oracle::forward(spec, {.rows = 1, .steps = steps}, all).y;
+    }
+    penstock::Recurrent<double> layer(spec);
+    for (const Parameter& parameter : parameters_) {
+      std::vector<double> values;
+      for (Index i = 0; i < parameter.count; ++i) values.push_back(parameter.values.at(i));
+      layer.write(parameter.name, values);
+    }
+    std::vector<double> y(static_cast<std::size_t>(steps * spec.output_size()));
+    layer.forward({.rows = 1, .steps = steps}, {all.x.data(), 0, spec.input_size}, {y.data(), 0, spec.output_size()},
+                  nullptr, nullptr);
+    return y;
+  }
 
   RecurrentProgram::Forward forward_call() const {
     RecurrentProgram::Forward call;
