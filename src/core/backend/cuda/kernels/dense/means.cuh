@@ -176,7 +176,8 @@ PENSTOCK_DEVICE void JoinBlock(PartOfUnits<M, N>& part, int& number) {
   }
 }
 
-/// Means of a step that the forward pass left on the tape.
+/// Means of a step that the forward pass left on the tape. The mean over one unit is the unit, as the tape has it: what
+/// halves differ from those of the forward pass would be divided by the root of a variance of 0.
 struct TapedMeans {
   const char* means[kValues];  // of the row of each value of a thread
 
@@ -187,9 +188,9 @@ struct TapedMeans {
     for (int i = 0; i < kValues; ++i) {
       const float* const from = (const float*)means[i] + first;
 #pragma unroll
-      for (int n = 0; n < N; ++n) x[n].of[i] = Real(from[n]);
+      for (int n = 0; n < N && kHead > 1; ++n) x[n].of[i] = Real(from[n]);
 #pragma unroll
-      for (int k = 0; k < N - M; ++k) square[k].of[i] = Real(from[N + k]);
+      for (int k = 0; k < N - M; ++k) square[k].of[i] = Real(kHead > 1 ? from[N + k] : 0.0f);
     }
   }
 };
