@@ -30,6 +30,7 @@ class HostText {
     std::smatch found;
     const std::regex arguments("\\b" + source.entry + "\\(const __grid_constant__ (\\w+)");
     if (!std::regex_search(text_, found, arguments)) throw std::runtime_error("no kernel " + source.entry);
+    const std::string of_call = found[1];
     text_ = instructions_as_calls(shared_memory_of_host(text_));
     text_ =
         "#include \"" PENSTOCK_HOST_GPU "\"\n" + text_ +
@@ -43,7 +44,7 @@ class HostText {
             "  }} catch (const host_gpu::Fault& error) {{\n"
             "    return (fault = error.what).c_str();\n"
             "  }}\n}}\n",
-            source.entry, found[1].str());
+            source.entry, of_call);
   }
   const std::string& text() const { return text_; }
 
