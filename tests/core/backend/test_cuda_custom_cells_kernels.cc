@@ -180,13 +180,13 @@ TEST_P(CustomCellKernels, WithMeansFitTheirRegisters) {
     Index head, rows;
     DenseAlgorithm algorithm;
     Storage storage;
-    int sums;  // bytes of the sums of a warp
+    int sums;  // bytes of a warp: two buffers of two pieces for each column of lanes
   };
-  for (const Form& form : {Form{24, 16, DenseAlgorithm::head, Storage::bf16, 8},
-                           {128, 1000, DenseAlgorithm::head, Storage::bf16, 16},
-                           {64, 1000, DenseAlgorithm::head, Storage::f32, 16},
-                           {40, 16, DenseAlgorithm::step, Storage::bf16, 4},
-                           {512, 16, DenseAlgorithm::step, Storage::f32, 4}}) {
+  for (const Form& form : {Form{24, 16, DenseAlgorithm::head, Storage::bf16, 128},
+                           {128, 1000, DenseAlgorithm::head, Storage::bf16, 256},
+                           {64, 1000, DenseAlgorithm::head, Storage::f32, 256},
+                           {40, 16, DenseAlgorithm::step, Storage::bf16, 64},
+                           {512, 16, DenseAlgorithm::step, Storage::f32, 64}}) {
     for (const bool backward : {false, true}) {
       GpuDenseProblem problem = problem_of(cell, form.storage, 2 * form.head, form.rows, form.algorithm);
       problem.heads = 2;
