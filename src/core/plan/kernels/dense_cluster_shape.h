@@ -21,8 +21,8 @@ struct ClusterShape {
   bool training;      // forward: writes a tape
   // Of cells whose units read means over their head:
   int mean_exchanges = 0;  // of means in a step of the pass
-  int mean_pieces = 0;  // of all these exchanges, for a part of a row
-  int taped = 0;        // floats of the means of a row on the tape of a step
+  int mean_pieces = 0;     // of all these exchanges, for a part of a row
+  int taped = 0;           // floats of the means of a row on the tape of a step
 
   PENSTOCK_LAYOUT int warps() const { return groups * parts; }
   PENSTOCK_LAYOUT int threads() const { return 32 * warps(); }
