@@ -382,7 +382,7 @@ std::vector<Case> cases() {
       {"head_33_ragged", head, Storage::f32, 33, 2, 5, 5, true, false, false, true},
       {"head_5_reverse", head, Storage::f32, 5, 3, 3, 5, true, true, true},
       {"head_16_one_warp", head, Storage::bf16, 16, 12, 2, 5, true},
-      {"head_of_1", head, Storage::bf16, 1, 5, 3, 5, true},
+      {"head_of_1", head, Storage::bf16, 1, 5, 3, 5, true, false, false, true},
       {"cluster_of_1", cluster, Storage::bf16, 1, 3, 5, 5, true},
       {"chip_of_1", chip, Storage::bf16, 1, 2, 5, 5, true},
       {"cluster_200", cluster, Storage::bf16, 200, 1, 3, 3},
