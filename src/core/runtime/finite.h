@@ -12,11 +12,16 @@ inline bool is_finite(float value) {
   return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
-/// Without a branch for each value, of which nearly all are finite.
-inline bool all_finite(const float* values, std::size_t count) {
+/// Returns whether is(value) holds for all values. It nearly always does, so there is no branch for each value.
+template <class Is>
+bool holds_for_all(const float* values, std::size_t count, const Is& is) {
   int others = 0;
-  for (std::size_t i = 0; i < count; ++i) others |= static_cast<int>(!is_finite(values[i]));
+  for (std::size_t i = 0; i < count; ++i) others |= static_cast<int>(!is(values[i]));
   return others == 0;
+}
+
+inline bool all_finite(const float* values, std::size_t count) {
+  return holds_for_all(values, count, [](float value) { return is_finite(value); });
 }
 
 }  // namespace penstock::runtime

@@ -17,11 +17,10 @@ constexpr float kFurthest = 1e12f;
 
 bool is_near(float value) { return value >= -kFurthest && value <= kFurthest; }
 
-/// The first feature that is too far away, or the end. Without a branch for each of those before: there rarely is one.
+/// The first feature that is too far away, or the end.
 const float* find_far(const float* features, std::size_t count) {
-  int far = 0;
-  for (std::size_t i = 0; i < count; ++i) far |= static_cast<int>(!is_near(features[i]));
-  return far == 0 ? features + count : std::find_if_not(features, features + count, is_near);
+  const bool near = holds_for_all(features, count, [](float value) { return is_near(value); });
+  return near ? features + count : std::find_if_not(features, features + count, is_near);
 }
 }  // namespace
 
