@@ -64,7 +64,7 @@ struct Amplifier {
   }
 };
 
-/// What is timed: runs samples, `together` in a call.
+/// A library that is timed. A call of run() takes `together` samples.
 struct Contender {
   std::string name;
   std::size_t together;

@@ -22,7 +22,7 @@ bool layers_read_more(const DataDescription& data) {
 }  // namespace
 
 bool linear_stands_alone(const Dataset& dataset) {
-  // The best of some forty states of the layers would be chosen by these rows: few vouch for anything by chance.
+  // These rows would choose the best of some forty states of the layers. If they are few, chance chooses.
   constexpr Index fewest_held_out = 200;
   const training::SeriesRows* const series = dataset.series_rows();
   return training::has_linear_forecast(dataset) && series->held_out() > 0 && series->held_out() < fewest_held_out &&

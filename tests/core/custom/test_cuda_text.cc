@@ -203,8 +203,8 @@ CellValue normal(const CellValue& x) {
   return centred / sqrt(mean(centred * centred) + 1e-5);
 }
 
-/// A norm is a mean and a mean of squares, which are known at once. Its gradient has two means, of which neither waits
-/// for the other.
+/// A norm has two means, of values and of squares, which are computed at once. So are the two of its gradient, as
+/// neither waits for the other.
 TEST(CellText, ComputesIndependentMeansAtOnce) {
   const Averages one = averages([](const CellSymbols& in) -> std::vector<CellValue> { return {normal(in.rh[0])}; });
   EXPECT_EQ(one.forward, std::vector{2});

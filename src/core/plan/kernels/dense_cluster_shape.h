@@ -19,7 +19,7 @@ struct ClusterShape {
   int resident;       // k-tiles of a warp's R in registers; the others are in shared memory
   int stages;         // steps that loads run ahead, a power of two
   bool training;      // forward: writes a tape
-  // Of cells whose units read means over their head:
+  // For cells whose units read means over their head:
   int mean_exchanges = 0;  // of means in a step of the pass
   int mean_pieces = 0;     // of all these exchanges, for a part of a row
   int taped = 0;           // floats of the means of a row on the tape of a step

@@ -257,7 +257,7 @@ struct SumBarriers {
 };
 
 #ifdef PENSTOCK_MEANS
-/// Blocks of units and rows of a CTA, of which a thread has those of few rows.
+/// A CTA has a pair for each row and block of units. Eight threads share kSlots pairs.
 PENSTOCK_DEVICE int IndexOfSlot(int s) { return (int)threadIdx.x / 8 * kSlots + s; }
 PENSTOCK_DEVICE int RowOfSlot(int s) { return min(IndexOfSlot(s) / kBlocks, kRows - 1); }
 PENSTOCK_DEVICE bool LaneWorks(int s) { return IndexOfSlot(s) < kBlocks * kRows; }

@@ -27,7 +27,7 @@ struct ClusterMeans {
   char* shared;
   unsigned base;          // its address
   int barriers, buffers;  // bytes from there
-  // Of this thread's parts: the row of the cluster, the number among those of the row, and whether they exist.
+  // This thread's parts: the row of the cluster, the number among the parts of the row, and whether they exist.
   int row[kOwnParts] = {}, part[kOwnParts] = {};
   bool inside[kOwnParts] = {};
   int round = 0;               // of the exchanges
