@@ -163,6 +163,37 @@ def long_layers(group, kind, memory):
         assert reaches == [1024], reaches
 
 
+def models(group, cell, ends):
+    """A model of tokens with convolutions, whose sequences begin anywhere with `ends`. Gradients by DistributedDataParallel."""
+    torch.manual_seed(19)
+    spec = {"cell": cell, "width": 6, "blocks": 2, "hidden_size": 5, "heads": 1, "convolution": 4, "feed_forward": 2.0,
+            "dropout": 0.0}  # fmt: skip
+    data = {"inputs": [], "targets": [], "classes": [], "vocabulary": 7, "horizon": 0}
+    one = ours.SequenceModel(spec, data).double()
+    for p in one.parameters():
+        nn.init.normal_(p, std=0.5)
+    mine = copy.deepcopy(one)
+    mine.share_sequences(group)
+    rows, steps, size = 3, 90, distributed.get_world_size(group)
+    x, wanted = torch.randint(7, (2, rows, steps))
+    reset, own = torch.rand(rows, steps) < 0.2 if ends else None, chunk_of(steps, group)
+    with torch.no_grad():
+        _, before = one(x[:, :5])
+    y, last = one(x, before, reset=reset)
+    nn.functional.cross_entropy(y.flatten(0, 1), wanted.flatten(), reduction="sum").backward()
+    shared = nn.parallel.DistributedDataParallel(mine, process_group=group)
+    y_mine, last_mine = shared(x[:, own], before, reset=None if reset is None else reset[:, own])
+    close(y_mine, y[:, own])
+    if is_last(False, group):
+        for number in range(2):
+            close(last_mine[number]["convolution"], last[number]["convolution"])
+            close(last_mine[number]["recurrent"], last[number]["recurrent"])
+    loss = nn.functional.cross_entropy(y_mine.flatten(0, 1), wanted[:, own].flatten(), reduction="sum")
+    (size * loss).backward()  # DistributedDataParallel divides by the number of processes
+    for p, expected in zip(mine.parameters(), one.parameters()):
+        close(p.grad, expected.grad, 4 * rows * steps)
+
+
 def layers_under_autocast(group):
     """As one process in the same precision: without gradients, and with those of float weights."""
     torch.manual_seed(17)
@@ -242,6 +273,8 @@ def sequence_parallel(group):
     layers(group, ours.MinGRU, "linear", True)
     layers(group, ours.MinLSTM, "positive", False)
     layers_under_autocast(group)
+    models(group, "mingru", False)
+    models(group, "minlstm-log", True)
     for kind in (ours.MinGRU, ours.MinLSTM):
         for memory in ("short", "long"):
             long_layers(group, kind, memory)

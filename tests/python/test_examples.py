@@ -21,6 +21,7 @@ ARGUMENTS = {
     "write_text.py": [["README.md", "1"]],
     "client.py": [["--help"]],  # test_serve_ray.py runs it
     "ray_train.py": [["README.md", "model.safetensors", "--steps", "3", "--device", "cpu"]],
+    "train_language_model.py": [["README.md", "--size", "1m", "--steps", "2", "--batch", "2", "--length", "16", "--device", "cpu"]],
     "ppo_memory.py": [["cartpole", "--updates", "2"], ["repeat", "--updates", "2", "--layer", "MinGRU"]],
 }
 EXAMPLES = [

@@ -19,10 +19,10 @@ WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "pytorch.md"
 
 
-def torchrun(processes, script):
+def torchrun(processes, script, folder=None):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", script]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def test_processes():
@@ -39,7 +39,8 @@ def test_the_page_as_torchrun_runs_it(tmp_path):
     assert count == 1
     script = tmp_path / "chunks.py"
     script.write_text(code)
-    result = torchrun(2, script)
+    (tmp_path / "data").symlink_to(PAGE.parents[1] / "data")
+    result = torchrun(2, script, tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -59,3 +60,22 @@ def test_a_process_group_needs_processes():
         ours.scan(a, a, process_group=object())
     with pytest.raises(RuntimeError, match="init_process_group"):
         ours.MinGRU(2, 3, process_group=object())(a)
+
+
+@pytest.mark.parametrize("settings, words", [({"cell": "lstm"}, "layers of lstm run step by step"), ({"from_last": True}, "without filters or changes")])
+def test_models_that_cannot_share_sequences(settings, words):
+    spec = {"cell": "mingru", "width": 4, "blocks": 1, "hidden_size": 0, "heads": 1, "convolution": 4, "feed_forward": 0,
+            "dropout": 0.0, **settings}  # fmt: skip
+    data = {"inputs": [], "targets": [], "classes": [], "vocabulary": 5, "horizon": 0}
+    model = ours.SequenceModel(spec, data)
+    with pytest.raises(ValueError, match=words):
+        model.share_sequences(object())
+
+
+def test_a_chunk_shorter_than_a_convolution():
+    spec = {"cell": "mingru", "width": 4, "blocks": 1, "hidden_size": 0, "heads": 1, "convolution": 4, "feed_forward": 0,
+            "dropout": 0.0}  # fmt: skip
+    model = ours.SequenceModel(spec, {"inputs": [], "targets": [], "classes": [], "vocabulary": 5, "horizon": 0})
+    model.share_sequences(object())
+    with pytest.raises(ValueError, match="a chunk has 2 steps.* share longer sequences"):
+        model(torch.zeros(1, 2, dtype=torch.int64))

@@ -9,12 +9,14 @@ from torch import nn
 from torch.nn import functional
 
 from .. import _core
-from .._cell_forms import parameter_shapes
+from .._cell_forms import CELLS, parameter_shapes
 from .._hub import Pretrained
 from ..equations import with_equations
 from ._checks import is_exported
 from ._counter_dropout import counter_dropout, keys_of
 from ._ops import run_layers
+from ._parallel_layer import Reach, shared_layer
+from ._sequence_parallel import Shared, from_before
 
 _FORMAT_VERSION = 2  # version of descriptions
 _EPSILON = 1e-6
@@ -39,6 +41,8 @@ class _Norm(nn.Module):
 class _Convolution(nn.Module):
     """Causal depthwise convolution: y_t = bias + sum_j weight_j x_{t-j}. Its state is the last taps - 1 inputs."""
 
+    shared = None  # by processes: a Shared
+
     def __init__(self, width, taps):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(taps, width))
@@ -47,6 +51,8 @@ class _Convolution(nn.Module):
     def forward(self, x, state, reset=None):
         """Returns y [B, T, C] and the state [B, taps - 1, C]. Where `reset` [B, T] is True, the past counts as zeros."""
         taps = self.weight.shape[0]
+        if self.shared is not None:
+            state = self._entering(x, state, reset)
         if state is None:
             state = x.new_zeros(x.shape[0], taps - 1, x.shape[2])
         whole = torch.cat([state, x], 1)
@@ -58,6 +64,20 @@ class _Convolution(nn.Module):
         kernel = self.weight.flip(0).t().unsqueeze(1)  # [C, 1, taps], the oldest first
         y = functional.conv1d(whole.transpose(1, 2), kernel, self.bias, groups=x.shape[2]).transpose(1, 2)
         return y, whole[:, whole.shape[1] - (taps - 1) :]
+
+    def _entering(self, x, state, reset):
+        """Returns the inputs before this process's chunk, and gives the next process the last ones of this chunk."""
+        begin = x.shape[1] - (self.weight.shape[0] - 1)
+        if begin < 0:
+            raise ValueError(
+                f"a chunk has {x.shape[1]} steps, and a convolution of {self.weight.shape[0]} taps reads more before the "
+                "next one: share longer sequences, or among fewer processes"
+            )
+        leaving = x[:, begin:]
+        if reset is not None:
+            numbers = reset[:, begin:].cumsum(1)  # of the sequence of each step
+            leaving = leaving * (numbers == numbers[:, -1:]).unsqueeze(-1)
+        return from_before(leaving, state, self.shared.group)
 
     def _across_starts(self, whole, reset):
         """The same where sequences begin within the steps: an input counts in its own sequence only."""
@@ -74,6 +94,9 @@ class _Convolution(nn.Module):
 class Recurrence(nn.Module):
     """One recurrent layer with one bias."""
 
+    shared = None  # by processes: a Shared
+    reach = None  # of a layer that is shared: a Reach
+
     def __init__(self, cell, inputs, hidden, heads):
         super().__init__()
         self.cell = cell
@@ -87,6 +110,11 @@ class Recurrence(nn.Module):
         super().__setstate__({**state, "cell": str(state["cell"])})
 
     def forward(self, x, state, reset=None):
+        if self.shared is not None:
+            h0 = None if state is None else state[0, 0]
+            form = (None, reset, self.cell, False, self.shared.group, self.reach)
+            y, last = shared_layer(x, list(self.parameters()), h0, *form)
+            return y, last[None, None]
         states = () if state is None else state.unbind(0)
         rows = (None, None, reset)
         y, *last = run_layers(x, list(self.parameters()), states, rows, self.cell, 1, False, True, False)
@@ -314,6 +342,34 @@ class SequenceModel(Pretrained, nn.Module):
             said, state["filters"] = self.filters(features, state.get("filters", {}))
             y = y + said
         return y, state
+
+    def share_sequences(self, process_group):
+        """Divides each sequence among the processes of a group, which is called on all of them.
+
+        Each process then gives :meth:`forward` its chunk of the steps, in the order of ranks, and gets the outputs of
+        it and the state after it. The process with the first chunk reads ``state``. Each runs the backward pass, and
+        gets the gradients of its chunk: sum them over the processes.
+
+        Args:
+            process_group: A group of torch.distributed. None: sequences are whole again.
+
+        Raises:
+            ValueError: The layers have recurrent matrices, whose steps follow each other; or the model has members,
+                filters or reads changes, which look beyond a chunk.
+        """
+        _, states, scans = CELLS[self.spec["cell"]]
+        if not scans or states > 1:
+            raise ValueError(
+                f"layers of {self.spec['cell']} run step by step, so processes would wait for each other: choose mingru "
+                "or minlstm, or divide the batch instead (DistributedDataParallel)"
+            )
+        if self._members > 1 or self.filters is not None or self.spec["from_last"]:
+            raise ValueError("share_sequences is for single models of tokens or labels, without filters or changes")
+        for module in self.modules():
+            if isinstance(module, (_Convolution, Recurrence)):
+                module.shared = None if process_group is None else Shared(process_group)
+            if isinstance(module, Recurrence):
+                module.reach = Reach()
 
     def _changes(self, x, state, reset):
         """Returns the features, and the changes of forecast columns from the previous row. Forecast columns are bounded

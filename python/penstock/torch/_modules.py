@@ -10,8 +10,8 @@ from .._minimal import minimal_cell
 from ._checks import check_sizes, refuse_projection
 from ._composed import terms_of
 from ._ops import autocast_sequence, keeps_tape
-from ._parallel_layer import Reach, parallel_layer
-from ._sequence_parallel import parallel_scan
+from ._parallel_layer import Reach, shared_layer
+from ._sequence_parallel import Shared
 from ._rnn_base import RNNBase
 
 
@@ -174,16 +174,6 @@ class SLSTM(_OwnStack):
     _kind = "slstm"
 
 
-class _Shared:
-    """Holds a process group. Copies of a module share it."""
-
-    def __init__(self, group):
-        self.group = group
-
-    def __deepcopy__(self, memo):
-        return self
-
-
 class _ScanStack(_OwnStack):
     """Base of stacks of scan cells, which have no recurrent matrix. Several processes may share a sequence."""
 
@@ -193,7 +183,7 @@ class _ScanStack(_OwnStack):
         self.candidate = candidate
         self._cell()  # refuses other candidates
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
-        self._process_group = _Shared(process_group)
+        self._process_group = Shared(process_group)
         self._reach = Reach()
 
     def _cell(self):
@@ -220,7 +210,8 @@ class _ScanStack(_OwnStack):
                 slot = layer * directions + direction
                 own = weights[slot * each : (slot + 1) * each]
                 h0 = states[0][slot] if states else None
-                y, after = self._run_parallel(x, own, h0, lengths, reset, direction == 1)
+                form = (lengths, reset, self._cell(), direction == 1, self.process_group, self._reach)
+                y, after = shared_layer(x, own, h0, *form)
                 outputs.append(y)
                 last.append(after)
             x = torch.cat(outputs, -1) if directions == 2 else outputs[0]
@@ -229,20 +220,6 @@ class _ScanStack(_OwnStack):
     def _leaving(self, results, every_state):
         """Converts states, except across processes: there they stay float for the next chunk."""
         return super()._leaving(results, every_state) if self.process_group is None else tuple(results)
-
-    def _run_parallel(self, x, weights, h0, lengths, reset, reverse):
-        """Returns y [B, T, H] and the state after this process's chunk x [B, T, I]."""
-        if lengths is None and self._reach.is_short():
-            x = autocast_sequence(x)
-            given = (h0, reset, self._cell(), reverse, self.process_group, self._reach, keeps_tape())
-            return parallel_layer(x, weights, *given)
-        wx = functional.linear(x, *weights)
-        dtype = wx.dtype
-        if dtype in (torch.bfloat16, torch.float16):
-            wx = wx.float()  # 16-bit types have too few digits for a decay close to one
-        a, b = terms_of(self._cell(), wx)
-        y, last = parallel_scan(a, b, h0, lengths, reset, False, reverse, self.process_group, None)
-        return y.to(dtype), last
 
 
 class MinGRU(_ScanStack):

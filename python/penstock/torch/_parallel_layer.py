@@ -15,11 +15,14 @@ predicts from more steps. A layer that needs more than `_MOST_STEPS` uses the sc
 
 import torch
 from torch import distributed
+from torch.nn import functional
 
 from .._cell_forms import CELLS
+from ._composed import terms_of
 from ._higher_derivatives import state_type
+from ._ops import autocast_sequence, keeps_tape
+from ._sequence_parallel import Neighbours, parallel_scan, require_processes
 from ._tangents import refuse_tangents
-from ._sequence_parallel import Neighbours, require_processes
 
 _FIRST_STEPS, _MOST_STEPS, _GROWTH = 1024, 16384, 4
 
@@ -141,7 +144,7 @@ def _backward(neighbours, op, dy, dlast, x, reset, state, y, tape, reach, wanted
 
 
 class _Layer(torch.autograd.Function):
-    """Function of parallel_layer(): y and the state after this chunk."""
+    """Function of _parallel_layer(): y and the state after this chunk."""
 
     @staticmethod
     def forward(ctx, x, h0, reset, cell, process_group, reverse, reach, keep_tape, *weights):
@@ -170,11 +173,36 @@ class _Layer(torch.autograd.Function):
         return dx if want_dx else None, dh0, *[None] * 6, *(dweights if want_dweights else nothing)
 
 
-def parallel_layer(x, weights, h0, reset, cell, reverse, process_group, reach, keep_tape):
-    """Returns y [B, T, H] and the state [B, H], float32 or float64, after this process's chunk x [B, T, I]."""
+def _parallel_layer(x, weights, h0, reset, cell, reverse, process_group, reach):
+    """Runs the layer in chunks at the same time."""
     require_processes()
     refuse_tangents(x, h0, weights)
     if reverse:
         x, reset = x.flip(1), None if reset is None else reset.flip(1)
-    y, last = _Layer.apply(x, h0, reset, cell, process_group, reverse, reach, keep_tape, *weights)
+    y, last = _Layer.apply(x, h0, reset, cell, process_group, reverse, reach, keeps_tape(), *weights)
     return y.flip(1) if reverse else y, last
+
+
+def shared_layer(x, weights, h0, lengths, reset, cell, reverse, process_group, reach):
+    """Returns y [B, T, H] and the state [B, H], float32 or float64, after this process's chunk x [B, T, I].
+
+    Args:
+        x: The chunk.
+        weights: The input matrix and the bias, if there is one.
+        h0: The state [B, H] where the sequence starts, on the process with that chunk. None: zeros.
+        lengths: Steps of each row of the chunk, int64 [B]; None: all.
+        reset: bool [B, T]; None: nowhere.
+        cell: A cell with one state and no recurrent matrix.
+        reverse: True: from the last step to the first.
+        process_group: The processes.
+        reach: The layer's.
+    """
+    if lengths is None and reach.is_short():
+        return _parallel_layer(autocast_sequence(x), weights, h0, reset, cell, reverse, process_group, reach)
+    wx = functional.linear(x, *weights)
+    dtype = wx.dtype
+    if dtype in (torch.bfloat16, torch.float16):
+        wx = wx.float()  # 16-bit types have too few digits for a decay close to one
+    a, b = terms_of(cell, wx)
+    y, last = parallel_scan(a, b, h0, lengths, reset, False, reverse, process_group, None)
+    return y.to(dtype), last

@@ -42,6 +42,16 @@ def require_processes():
         raise RuntimeError("process_group needs torch.distributed.init_process_group()")
 
 
+class Shared:
+    """Holds a process group. Copies of a module share it."""
+
+    def __init__(self, group):
+        self.group = group
+
+    def __deepcopy__(self, memo):
+        return self
+
+
 class Neighbours:
     """The processes with the chunks before and after this one, in the direction of the scan."""
 
@@ -171,3 +181,43 @@ def parallel_scan(a, b, h0, lengths, reset, logarithmic, reverse, process_group,
     if groups is not None and groups < 1:
         raise ValueError(f"groups must be at least 1, got {groups}")
     return _Scan.apply(a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups)
+
+
+class _FromBefore(torch.autograd.Function):
+    """Function of from_before()."""
+
+    @staticmethod
+    def forward(ctx, leaving, first, process_group):
+        neighbours = ctx.neighbours = Neighbours(process_group, False)
+        ctx.set_materialize_grads(False)
+        ctx.like = leaving.new_empty(0)
+        ctx.shape = leaving.shape
+        if neighbours.after is not None:
+            neighbours.send(leaving.contiguous(), neighbours.after)
+        if neighbours.before is None:
+            entering = torch.zeros_like(leaving) if first is None else first.clone()
+        else:
+            entering = neighbours.receive(torch.empty_like(leaving, memory_format=torch.contiguous_format), neighbours.before)
+        neighbours.finish()
+        return entering
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        neighbours, own = ctx.neighbours, None
+        if gradient is None:
+            gradient = ctx.like.new_zeros(ctx.shape)
+        if neighbours.before is not None:
+            neighbours.send(gradient.contiguous(), neighbours.before)
+        if neighbours.after is not None:
+            own = neighbours.receive(ctx.like.new_empty(ctx.shape), neighbours.after)
+        neighbours.finish()
+        return own, gradient if neighbours.before is None and ctx.needs_input_grad[1] else None, None
+
+
+def from_before(leaving, first, process_group):
+    """Returns the tensor `leaving` of the process with the chunk before this one; `first` (None: zeros) on the process
+    with the first chunk. All have equal shapes. Gradients travel back."""
+    require_processes()
+    refuse_tangents(leaving, first)
+    return _FromBefore.apply(leaving, first, process_group)
