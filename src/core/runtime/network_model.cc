@@ -4,13 +4,52 @@
 #include <cmath>
 #include <new>
 
+#include "network/cell.h"
 #include "network/input_shapes.h"
+#include "network/network.h"
+#include "network/network_reader.h"
+#include "network/status.h"
 #include "network/tensor.h"
-#include "runtime/network_file.h"
+#include "runtime/custom_cell.h"
+#include "runtime/failure.h"
+#include "runtime/tensor_file.h"
 
 namespace penstock::runtime {
 
 namespace {
+
+/// Sets the failure that a Status describes. Returns whether there is none.
+bool require_ok(const network::Status& status, Failure& failure) {
+  using Code = network::Status::Code;
+  if (status.ok()) return true;
+  std::string line = status.text;  // with names from a file that nobody has vetted
+  for (char& c : line) c = c >= ' ' && c <= '~' ? c : '?';
+  const penstock_status code = status.code == Code::invalid_argument ? PENSTOCK_INVALID_ARGUMENT
+                               : status.code == Code::unsupported    ? PENSTOCK_UNSUPPORTED
+                               : status.code == Code::incompatible   ? PENSTOCK_INCOMPATIBLE
+                               : status.code == Code::out_of_memory  ? PENSTOCK_OUT_OF_MEMORY
+                                                                     : PENSTOCK_BAD_INPUT;
+  return failure.in_file(code, "%s", line.c_str());
+}
+
+/// Reads and checks the network of a file (io/network_file.h has the format), whose constants stay in the file's
+/// memory. Returns false after a failure.
+bool read_network(const TensorFile& file, network::Network& network, Failure& failure) {
+  if (file.network() == nullptr) {
+    return failure.in_file(PENSTOCK_INCOMPATIBLE,
+                           file.describes_model()
+                               ? "a model of 'penstock train', not a network: open it by penstock_model_open()"
+                               : "no network: 'penstock import' makes one of an ONNX file");
+  }
+  if (!file.has_checksum()) return failure.in_file(PENSTOCK_BAD_INPUT, "damaged: networks carry a checksum");
+  const auto find = [&](const std::string& name) -> std::optional<network::StoredTensor> {
+    const std::optional<std::size_t> found = file.find(name);
+    if (!found) return std::nullopt;
+    const TensorInfo& tensor = file.tensors()[*found];
+    return network::StoredTensor{to_string(tensor.dtype), tensor.shape, std::as_bytes(std::span(file.bytes(tensor)))};
+  };
+  return require_ok(network::read_network(*file.network(), find, network), failure);
+}
 
 constexpr std::size_t kSession =
     (sizeof(NetworkSession) + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
@@ -114,3 +153,18 @@ void NetworkSession::step(const float* features, std::int32_t /*token*/, float* 
 }
 
 }  // namespace penstock::runtime
+
+namespace penstock::network {
+
+Status read_custom_cell(std::string_view json, std::shared_ptr<const custom::DerivedCell>& cell) {
+  runtime::Failure failure("its cell");
+  JsonReader reader(json, "JSON");
+  std::string name;
+  if (runtime::read_custom_cell(reader, name, cell, failure) && reader.finish()) return {};
+  failure.in_json(reader);
+  penstock_error error = {};
+  failure.report(&error);
+  return Status::bad_input(error.text);
+}
+
+}  // namespace penstock::network

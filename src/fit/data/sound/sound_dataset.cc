@@ -1,17 +1,51 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string>
 
 #include "base/check.h"
+#include "base/sound_errors.h"
 #include "data/model_to_continue.h"
-#include "data/sound/overlap.h"
 #include "data/stream_dataset.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data/sound.h"
 #include "penstock/data_description.h"
+#include "penstock/learning_rules.h"
 
 namespace penstock {
 namespace {
+
+/// The samples that a sound and its target share once the target is shifted.
+struct Overlap {
+  std::span<const float> sound, target;  ///< [count] each.
+};
+
+/// Returns the part of both sounds in which sample p of `sound` belongs to sample p + `latency` of `target`. Throws
+/// Error(bad_input), with the names of both, for different sample rates, lengths that differ by more than the latency
+/// and half a second, or no such part.
+Overlap overlap_of(const Sound& sound, const Sound& target, Index latency, const std::string& sound_name,
+                   const std::string& target_name) {
+  constexpr Index most = 10'000'000;
+  require_argument(latency >= -most && latency <= most, "latency", latency, "{} to {} samples", -most, most);
+  if (sound.sample_rate != target.sample_rate) {
+    fail(ErrorCode::bad_input, "{}: {} samples a second, {} has {}", target_name, target.sample_rate, sound_name,
+         sound.sample_rate);
+  }
+  const auto count = static_cast<Index>(sound.samples.size()), others = static_cast<Index>(target.samples.size());
+  if (std::abs(count - others) > std::abs(latency) + sound.sample_rate / 2) {
+    fail(ErrorCode::bad_input,
+         "{}: {} samples, {} has {}; they must be one recording, whose lengths differ by at most half a second",
+         target_name, others, sound_name, count);
+  }
+  const Index behind = std::max<Index>(latency, 0), ahead = std::max<Index>(-latency, 0);
+  const Index shared = std::min(count - ahead, others - behind);
+  if (shared < 1) {
+    fail(ErrorCode::bad_input, "{}: a latency of {} samples leaves nothing of {} samples, and of {} samples in {}",
+         target_name, latency, others, count, sound_name);
+  }
+  return {std::span(sound.samples).subspan(static_cast<std::size_t>(ahead), static_cast<std::size_t>(shared)),
+          std::span(target.samples).subspan(static_cast<std::size_t>(behind), static_cast<std::size_t>(shared))};
+}
 
 /// Returns the root mean square of a part to train on.
 double rms(std::span<const float> samples, const std::string& source) {
@@ -32,8 +66,8 @@ std::vector<float> scaled(std::span<const float> samples, const Column& column) 
 /// Step p reads sample p of the input and is asked for sample p of the target.
 class SoundDataset final : public data::StreamDataset {
  public:
-  SoundDataset(const data::Overlap& both, Index sample_rate, Index latency, Index held_out,
-               const std::string& input_path, const std::string& target_path, const DataDescription* origin)
+  SoundDataset(const Overlap& both, Index sample_rate, Index latency, Index held_out, const std::string& input_path,
+               const std::string& target_path, const DataDescription* origin)
       : StreamDataset("sound", static_cast<Index>(both.sound.size()) - held_out, held_out) {
     const auto training = static_cast<std::size_t>(training_steps());
     description_.task = Task::forecast;
@@ -110,19 +144,31 @@ Message describe_latency(Index latency, const Message& how, const Sound& input, 
 
 }  // namespace
 
+SoundError compare_sounds(const Sound& sound, const Sound& target, Index latency) {
+  const Overlap both = overlap_of(sound, target, latency, "the sound", "the target");
+  SoundErrors plain, filtered{.emphasis = pre_emphasis};
+  for (std::size_t i = 0; i < both.sound.size(); ++i) {
+    const auto should = static_cast<double>(both.target[i]);
+    plain.add(static_cast<double>(both.sound[i]) - should, should);
+    filtered.add(static_cast<double>(both.sound[i]) - should, should);
+  }
+  if (!(plain.power > 0.0)) fail(ErrorCode::bad_input, "the target is silent, so there is no ratio of an error to it");
+  return {plain.esr(), filtered.esr(), plain.dc()};
+}
+
 std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options,
                                     const DataDescription* origin) {
   if (origin != nullptr) data::check_origin_use(*origin, "sound", input);
   data::check_validation_fraction(options.validation_fraction);
   const Sound in = read_sound(input), out = read_sound(target);
-  data::overlap_of(in, out, options.latency.value_or(0), input, target);  // refuses sounds that are no pair
+  overlap_of(in, out, options.latency.value_or(0), input, target);  // refuses sounds that are no pair
   if (origin != nullptr && in.sample_rate != origin->sample_rate) {
     fail(ErrorCode::incompatible, "{}: {} samples a second, the model is for {}", input, in.sample_rate,
          origin->sample_rate);
   }
   Message how = ", as given";
   const Index latency = options.latency ? *options.latency : found_latency(in, out, input, target, how);
-  const data::Overlap both = data::overlap_of(in, out, latency, input, target);
+  const Overlap both = overlap_of(in, out, latency, input, target);
   const auto count = static_cast<Index>(both.sound.size());
   const Index held_out = data::held_out(count, options.validation_fraction);
   if (count - held_out < 2) fail(ErrorCode::bad_input, "{}: {} samples are too few to learn from", input, count);

@@ -1,21 +1,65 @@
 #include "data/text/token_files.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <limits>
+#include <regex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/plural.h"
+#include "base/quote.h"
 #include "data/data_file.h"
 #include "data/dataset.h"
-#include "data/text/npy_header.h"
 #include "data/text_encoding.h"
 #include "penstock/data/source.h"
 #include "penstock/stop.h"
+#include "penstock/types.h"
 
 namespace penstock::data {
 namespace {
+
+/// The header of an array that NumPy has written (.npy).
+struct NpyHeader {
+  Index width = 0;        ///< Bytes of a number.
+  Index count = 0;        ///< Numbers in the array.
+  std::size_t bytes = 0;  ///< Length of the header.
+};
+
+using namespace std::string_view_literals;
+
+constexpr std::size_t version_at = 6, length_at = 8;
+constexpr std::size_t longest_npy_header = 256;  // of such a header, without blanks at its end
+
+/// Returns whether a file begins like an array of NumPy.
+bool is_npy(std::string_view beginning) { return beginning.starts_with("\x93NUMPY"sv); }
+
+/// Reads the header of a list of whole numbers. `beginning` has at least the header. Throws Error(bad_input) for
+/// another array, or a damaged header.
+NpyHeader read_npy_header(std::string_view beginning, const std::string& path) {
+  const auto byte = [&](std::size_t i) { return i < beginning.size() ? static_cast<unsigned char>(beginning[i]) : 0U; };
+  const std::size_t length_bytes = byte(version_at) == 1 ? 2 : 4, begin = length_at + length_bytes;
+  std::size_t length = 0;
+  for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | byte(length_at + i);
+  if (begin + length > beginning.size()) {
+    fail(ErrorCode::bad_input, "{}: the header of the NumPy array is damaged", path);
+  }
+  std::string header(beginning.substr(begin, length));
+  header.resize(header.find_last_not_of(" \n") + 1);
+  static const std::regex list(
+      R"(\{'descr': '[<|](u1|u2|u4|u8|i4|i8)', 'fortran_order': \w+, 'shape': \((\d{1,15}),\), *\})");
+  std::smatch found;
+  if (header.size() > longest_npy_header || !std::regex_match(header, found, list)) {
+    fail(ErrorCode::bad_input,
+         "{}: token ids have to be a list of whole numbers, and the array has the header {}: "
+         "numpy.save('ids.npy', array.ravel().astype('uint16'))",
+         path, in_quotes(header));
+  }
+  return {.width = found.str(1)[1] - '0', .count = std::stoll(found.str(2)), .bytes = begin + length};
+}
 
 constexpr std::size_t most_in_memory = std::size_t{1} << 26;
 constexpr std::size_t most_open = 256;  // a process may usually have 1,024 files open
