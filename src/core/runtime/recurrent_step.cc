@@ -1,13 +1,103 @@
-// One step: the instructions of a model in turn. Each has the arithmetic of its op in src/core/ops, one position at a
-// time.
+// A stream of a recurrent model. A step runs the instructions of the model in turn. Each has the arithmetic of its op
+// in src/core/ops, one position at a time.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include "base/denormals.h"
-#include "runtime/recurrent_session.h"
+#include "runtime/recurrent_model.h"
+#include "runtime/session.h"
 
 namespace penstock::runtime {
+
+namespace {
+
+/// A stream of a recurrent model: this object, the jobs of its layers, then its floats.
+class RecurrentSession final : public Session {
+ public:
+  using Job = cpu::CustomStep<float>;
+
+  RecurrentSession(RecurrentModel& model, Job* jobs, float* floats, void* own);
+
+ protected:
+  void step(const float* features, std::int32_t token, float* outputs) override;
+  void return_to_start() override;
+  void read_state(void* bytes) const override;
+  void write_state(const void* bytes) override;
+  void take_state(const Session& other) override;
+
+ private:
+  void prepare(std::size_t layer);
+  void run(const Instruction& instruction, std::int32_t token);
+  void embedding(const Instruction& instruction, std::int32_t token);
+  void linear(const Instruction& instruction);
+  void int8_linear(const Instruction& instruction);
+  void int8_recurrence(const Layer& layer, const Job& job);
+  void norm(const Instruction& instruction);
+  void convolution(const Instruction& instruction);
+  void recurrence(const Instruction& instruction);
+  void read_changes(const Instruction& instruction);
+  void add_last(const Instruction& instruction);
+  float* at(Place place) const { return floats_ + place; }
+
+  const RecurrentModel* model_;
+  Job* jobs_;      // [layers]
+  float* floats_;  // [RecurrentModel::floats], the state first
+};
+
+constexpr std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
+}
+
+/// Where the jobs and the floats of a session begin in its memory.
+constexpr std::size_t kJobs = whole_lines(sizeof(RecurrentSession));
+std::size_t floats_of(const RecurrentModel& model) {
+  return kJobs + whole_lines(model.layers.size() * sizeof(RecurrentSession::Job));
+}
+
+}  // namespace
+
+std::size_t RecurrentModel::session_bytes() const {
+  return floats_of(*this) + static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+Session* RecurrentModel::make_session(std::byte* memory, void* own) {
+  auto* const jobs = reinterpret_cast<RecurrentSession::Job*>(memory + kJobs);
+  return new (memory) RecurrentSession(*this, jobs, reinterpret_cast<float*>(memory + floats_of(*this)), own);
+}
+
+RecurrentSession::RecurrentSession(RecurrentModel& model, Job* jobs, float* floats, void* own)
+    : Session(model, own), model_(&model), jobs_(jobs), floats_(floats) {
+  std::fill_n(floats_, model.floats, 0.0f);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) prepare(i);
+}
+
+/// What a layer's steps look up is looked up once.
+void RecurrentSession::prepare(std::size_t i) {
+  const Layer& layer = model_->layers[i];
+  Job& job = *new (&jobs_[i]) Job();
+  job.input = layer.input;
+  job.hidden = layer.hidden;
+  job.heads = layer.heads;
+  job.head_size = layer.hidden / layer.heads;
+  job.packed = model_->packed.floats() + layer.packed;
+  job.operand = at(layer.scratch);
+  job.between = job.operand + layer.hidden;
+  for (int k = 0; k < layer.states; ++k) job.state[k] = at(layer.state) + k * layer.hidden;
+  if (layer.custom == nullptr) return;
+  const auto learnt = static_cast<std::size_t>(layer.hidden) * layer.custom->cell.learnt.size();
+  job.custom = {layer.custom, job.packed + layer.panels - learnt, layer.hidden};
+  job.sums = at(layer.scratch);
+  job.head = job.sums + 2 * layer.custom->cell.gates * layer.hidden;
+}
+
+void RecurrentSession::return_to_start() { std::memset(floats_, 0, model_->state_bytes); }
+void RecurrentSession::read_state(void* bytes) const { std::memcpy(bytes, floats_, model_->state_bytes); }
+void RecurrentSession::write_state(const void* bytes) { std::memcpy(floats_, bytes, model_->state_bytes); }
+void RecurrentSession::take_state(const Session& other) {
+  write_state(static_cast<const RecurrentSession&>(other).floats_);
+}
 
 void RecurrentSession::step(const float* features, std::int32_t token, float* outputs) {
   if (features != nullptr) take(features, model_->inputs, at(model_->features));

@@ -15,11 +15,12 @@ namespace penstock::runtime {
 using safetensors::DType;
 using safetensors::TensorInfo;
 
-/// A safetensors file with a model of Penstock, checked as the full library checks it: form, layout, checksum.
+/// A safetensors file with a model of Penstock, checked as the full library checks it: form, layout, checksum. What
+/// runs once for each file is cold, so that compilers optimise it for its size.
 class TensorFile {
  public:
   /// Reads a file, or bytes of the caller's, which must stay where they are.
-  bool read(const char* path, Failure& failure);
+  [[gnu::cold]] bool read(const char* path, Failure& failure);
   bool use(std::string_view bytes, Failure& failure);
 
   /// Returns whether the metadata have text under the key that models are described by.
@@ -42,10 +43,11 @@ class TensorFile {
 
  private:
   /// Returns the values of a tensor of this type and shape; null after a failure.
-  const char* values(std::string_view name, DType dtype, const std::vector<Index>& shape, Failure& failure) const;
-  bool parse(Failure& failure);
-  bool check_sum(std::string_view header, Failure& failure);
-  bool align(Failure& failure);
+  [[gnu::cold]] const char* values(std::string_view name, DType dtype, const std::vector<Index>& shape,
+                                   Failure& failure) const;
+  [[gnu::cold]] bool parse(Failure& failure);
+  [[gnu::cold]] bool check_sum(std::string_view header, Failure& failure);
+  [[gnu::cold]] bool align(Failure& failure);
 
   Buffer own_;
   std::string_view content_;
