@@ -2,21 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "answers/quantized_layers.h"
 #include "answers/score_report.h"
 #include "answers/step_answers.h"
 #include "commands/commands.h"
-#include "commands/quantize_network.h"
 #include "options/data_options.h"
 #include "options/load_model.h"
 #include "options/options.h"
 #include "options/output_file.h"
+#include "penstock/data/sound.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
 #include "terminal/input.h"
@@ -26,6 +27,54 @@
 namespace penstock::cli {
 namespace {
 
+/// The bytes of the files that were read and written.
+struct FileSizes {
+  FileSizes(const std::string& read, const std::string& written)
+      : before(static_cast<Index>(std::filesystem::file_size(read))),
+        after(static_cast<Index>(std::filesystem::file_size(written))) {}
+
+  /// The line on the file that was written.
+  std::string text(const std::string& written) const {
+    return fmt::format("file     {}, {} instead of {}\n", printable(written), byte_size(static_cast<double>(after)),
+                       byte_size(static_cast<double>(before)));
+  }
+
+  Index before, after;
+};
+
+/// "0.20 % lost", of a share.
+std::string share_text(double loss) {
+  return loss >= 0.0 ? fmt::format("{:.2f} % lost", 100.0 * loss) : fmt::format("{:.2f} % gained", -100.0 * loss);
+}
+
+/// Lines on what became of each layer. If all are int8, they say nothing unless `with_all`.
+std::string layers_text(const std::vector<QuantizedLayer>& layers, bool with_all) {
+  std::string out;
+  if (std::ranges::all_of(layers, &QuantizedLayer::int8) && !with_all) return out;
+  for (const QuantizedLayer& layer : layers) {
+    out += fmt::format("{:<8} {:<30} {}{}\n", &layer == layers.data() ? "layers" : "", printable(layer.name),
+                       layer.int8 ? "int8" : "left in float",
+                       layer.loss ? fmt::format(", {} by itself", share_text(*layer.loss)) : "");
+  }
+  return out;
+}
+
+Json layers_json(const std::vector<QuantizedLayer>& layers) {
+  Json all = Json::array();
+  for (const QuantizedLayer& layer : layers) {
+    Json entry = {{"name", layer.name}, {"int8", layer.int8}};
+    if (layer.loss) entry["loss"] = *layer.loss;
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+/// How the sound of --data becomes inputs of an imported network.
+struct Frames {
+  std::vector<double> shape = {};  ///< Of the input; empty: as the network has it.
+  Index hop = 0;                   ///< Samples from one input to the next; 0: all of an input.
+};
+
 struct QuantizeArguments {
   std::string model, data, output;
   Scoring scoring;
@@ -34,6 +83,111 @@ struct QuantizeArguments {
   Frames frames;
   bool force = false, json = false, allow_negative = false;
 };
+
+/// The only input of a network, whose values are samples.
+NetworkTensor sound_input(const penstock::Network& network, const QuantizeArguments& arguments) {
+  const std::string path = printable(arguments.model);
+  if (network.inputs().size() != 1) {
+    fail(ErrorCode::unsupported,
+         "{} has {} inputs: the command scores networks with one input of samples; penstock.quantize() in Python takes "
+         "any inputs",
+         path, network.inputs().size());
+  }
+  NetworkTensor input = network.inputs().front();
+  if (input.type != "f32") {
+    fail(ErrorCode::unsupported,
+         "input '{}' of {} has the type {}, expected f32, samples; penstock.quantize() in Python takes any inputs",
+         printable(input.name), path, input.type);
+  }
+  for (std::size_t i = 0; i < arguments.frames.shape.size(); ++i) {
+    const double extent = arguments.frames.shape[i];
+    if (extent < 1.0 || extent != std::floor(extent) || extent > 1e9) {
+      fail(ErrorCode::invalid_argument, "--shape must be whole numbers of at least 1, not {}", extent);
+    }
+    if (i == 0) input.shape.clear();
+    input.shape.push_back(static_cast<Index>(extent));
+  }
+  if (std::ranges::any_of(input.shape, [](Index extent) { return extent < 1; })) {
+    fail(ErrorCode::invalid_argument, "give the shape of input '{}' by --shape, such as --shape 1,512",
+         printable(input.name));
+  }
+  return input;
+}
+
+/// The outputs of a network along a sound, from the zero state on.
+std::vector<float> outputs_of(const penstock::Network& network, const NetworkTensor& input, Index hop,
+                              std::span<const float> samples) {
+  NetworkSession session(network, {{input.name, input.shape}});
+  const std::span<float> frame = session.input<float>(input.name);
+  std::vector<float> all;
+  for (std::size_t at = 0; at + frame.size() <= samples.size(); at += static_cast<std::size_t>(hop)) {
+    std::ranges::copy(samples.subspan(at, frame.size()), frame.begin());
+    session.run();
+    for (const NetworkTensor& output : session.outputs()) {
+      if (output.type != "f32") continue;
+      const std::span<const float> values = session.output<float>(output.name);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+  }
+  return all;
+}
+
+/// The mean difference as a share of the mean size.
+double difference_of(std::span<const float> want, std::span<const float> got) {
+  double difference = 0.0, size = 0.0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    difference += std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+    size += std::abs(static_cast<double>(want[i]));
+  }
+  return size > 0.0 ? difference / size : difference;
+}
+
+/// Writes an imported network with int8 weights, and prints what its outputs lose on a sound.
+int quantize_network(const QuantizeArguments& arguments) {
+  if (!is_sound_file(arguments.data)) {
+    fail(ErrorCode::invalid_argument,
+         "--data must be a sound for an imported network, such as speech.wav, not {}: penstock.quantize() in Python "
+         "takes arrays",
+         printable(arguments.data));
+  }
+  const penstock::Network network = penstock::Network::load(arguments.model);
+  const NetworkTensor input = sound_input(network, arguments);
+  Index size = 1;
+  for (const Index extent : input.shape) size *= extent;
+  if (arguments.frames.hop < 0) {
+    fail(ErrorCode::invalid_argument, "--hop must be 0 or more, not {}", arguments.frames.hop);
+  }
+  const Index hop = arguments.frames.hop == 0 ? size : arguments.frames.hop;
+  const Sound sound = read_sound(arguments.data);
+  const std::vector<float> want = outputs_of(network, input, hop, sound.samples);
+  if (static_cast<Index>(sound.samples.size()) < size) {
+    fail(ErrorCode::bad_input, "{} has {} samples, and one input of the network takes {}", printable(arguments.data),
+         sound.samples.size(), size);
+  }
+  if (want.empty()) {
+    fail(ErrorCode::unsupported,
+         "{} has no values of the type f32 among its outputs, whose change would be the loss; penstock.quantize() in "
+         "Python takes any outputs",
+         printable(arguments.model));
+  }
+  const QuantizedNetwork made = quantize(
+      network,
+      [&](const penstock::Network& changed) {
+        return difference_of(want, outputs_of(changed, input, hop, sound.samples));
+      },
+      arguments.options);
+  made.network.save(arguments.output);
+  const FileSizes sizes(arguments.model, arguments.output);
+  if (arguments.json) {
+    return print_answer(json_line({{"output", arguments.output},
+                                   {"bytes", sizes.after},
+                                   {"bytes_before", sizes.before},
+                                   {"loss", made.loss},
+                                   {"layers", layers_json(made.layers)}}));
+  }
+  return print_answer(fmt::format("score    outputs differ by {:.3f} % of their mean size\n", 100.0 * made.loss) +
+                      layers_text(made.layers, arguments.options.each_layer) + sizes.text(arguments.output));
+}
 
 /// How well a model does on the data.
 struct Measured {
@@ -170,10 +324,7 @@ int quantize_model(const CLI::App& app, QuantizeArguments arguments) {
                                     ".int8.safetensors", arguments.force);
   refuse_group(app, network ? "Data" : "Imported networks",
                network ? "a model of 'penstock train'" : "an imported network");
-  if (network) {
-    return quantize_network(
-        {arguments.model, arguments.data, arguments.output, arguments.frames, arguments.options, arguments.json});
-  }
+  if (network) return quantize_network(arguments);
   Model& model = *loaded;
   if (arguments.allow_negative) model.allow_negative();
   refuse_foreign_options(app, model, arguments.model);

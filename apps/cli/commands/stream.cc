@@ -13,13 +13,13 @@
 #include "answers/step_answers.h"
 #include "answers/stream_state.h"
 #include "commands/commands.h"
-#include "commands/stream_network.h"
 #include "options/data_options.h"
 #include "options/device_choice.h"
 #include "options/load_model.h"
 #include "options/options.h"
 #include "options/output_file.h"
 #include "penstock/data/labelled_texts.h"
+#include "penstock/network.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
 #include "terminal/input.h"
@@ -42,6 +42,45 @@ struct StreamArguments {
   std::vector<double> quantiles;
   bool bits = false, json = false, reset_on_blank_line = false, stats = false, allow_negative = false;
 };
+
+/// Streams a sound through an imported network, one sample in and one out. Returns the exit status.
+int stream_network(const StreamArguments& arguments) {
+  const std::string path = printable(arguments.model);
+  if (arguments.input.empty()) {
+    fail(ErrorCode::invalid_argument,
+         "{} is an imported network, which streams sound: 'penstock stream {} IN.wav OUT.wav'", path,
+         shell_word(arguments.model));
+  }
+  require_given(arguments.output, "OUT.wav");
+  const auto network = penstock::Network::load(arguments.model);
+  NetworkShapes shapes;
+  for (const NetworkTensor& input : network.inputs()) {
+    shapes[input.name] = input.shape;
+    for (Index& extent : shapes[input.name]) extent = extent < 0 ? 1 : extent;
+  }
+  NetworkSession session(network, shapes);
+  if (session.inputs().size() != 1 || session.inputs()[0].type != "f32" || session.input(0).size() != sizeof(float) ||
+      session.outputs().size() != 1 || session.outputs()[0].type != "f32" ||
+      session.output(0).size() != sizeof(float)) {
+    fail(ErrorCode::unsupported,
+         "{} does not answer one sample with one sample: C++, Python and C run any network (docs/published_models.md)",
+         path);
+  }
+  SoundStream sound(arguments.input, network.sample_rate());
+  Latency latency;
+  float& in = session.input<float>(session.inputs()[0].name)[0];
+  const float& out = session.output<float>(session.outputs()[0].name)[0];
+  const bool done = sound.run(arguments.output, [&](float sample) {
+    const auto start = Latency::Clock::now();
+    in = sample;
+    session.run();
+    latency.record(Latency::Clock::now() - start);
+    return out;
+  });
+  if (!done) return interrupted_status();
+  sound.report(arguments.target, 0, arguments.stats ? &latency : nullptr);
+  return 0;
+}
 
 /// Reads standard input and answers every step before it reads on.
 class Stream {
@@ -361,8 +400,7 @@ Command add_stream(CLI::App& program) {
             catch_interrupts();
             if (is_network(arguments->model)) {
               refuse_others(*app, {"--target", "--force", "--stats"}, "does not apply to imported networks");
-              return stream_network(
-                  {arguments->model, arguments->input, arguments->output, arguments->target, arguments->stats});
+              return stream_network(*arguments);
             }
             return Stream(*app, *arguments).run();
           }};

@@ -1,17 +1,18 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "answers/score_report.h"
 #include "commands/commands.h"
 #include "commands/train/files.h"
 #include "commands/train/options.h"
-#include "commands/train/save_patiently.h"
-#include "commands/train/score.h"
 #include "commands/train/summary.h"
 #include "options/data_options.h"
 #include "options/load_model.h"
@@ -28,6 +29,74 @@
 
 namespace penstock::cli {
 namespace {
+
+/// Where the model cannot be written, as on a full disk, there may be room in a while: as long as training took, it is
+/// worth to wait for, up to ten minutes. Throws Error(io_failure) after that.
+void save_patiently(const Model& model, const std::string& path, const History& history, double seconds_of_training) {
+  constexpr double least = 5.0, most = 600.0;
+  const double patience = std::clamp(seconds_of_training, least, most);
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool first = true;; first = false) {
+    try {
+      return save_model(model, path, history);
+    } catch (const Error& error) {
+      const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (error.code() != ErrorCode::io_failure || waited >= patience || interrupted()) throw;
+      if (first) {
+        say(fmt::format("warning: {}; trying again for {}: make room, or end this with Ctrl-C\n",
+                        printable(error.what()), clock_time(patience)));
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+}
+
+Score score_held_out_series(const RunStart& run, const Model& model, reporting::ForecastTraces& trace) {
+  Score score;
+  score.groups = score_groups_held_out(model, *run.data.dataset, run.options.execution,
+                                       [&](const auto&... row) { trace.add(row...); });
+  score.columns = score_all(score.groups);
+  if (model.data().series.groups.empty()) score.groups.clear();
+  return score;
+}
+
+std::string held_out_text(const Dataset& data) {
+  constexpr Index piece = 1 << 16;
+  std::string text;
+  Example part;
+  for (Index i = 0; data.validation(i, 1, piece, part); ++i) text.append(part.labels.begin(), part.labels.end());
+  return text;
+}
+
+std::optional<Score> score_held_out_text(const Dataset& data, const Evaluation& validation) {
+  if (data.description().vocabulary != 256) return std::nullopt;  // compressors know no tokens
+  Score score;
+  score.bits_per_byte = validation.bits_per_step;
+  score.bytes = validation.scored;
+  constexpr Index most = 64 << 20;  // beyond that nobody waits for a compressor
+  if (validation.scored <= most) score.compressors = compress(held_out_text(data));
+  return score;
+}
+
+/// The errors of a trained model on what was held out, in the data's own units, beside those of baselines; nothing for
+/// built-in tasks, whose loss says it. Of a series, `trace` takes the forecasts.
+std::optional<Score> score_held_out(const RunStart& run, const Model& model, const Evaluation& validation,
+                                    std::optional<reporting::ForecastTraces>& trace) {
+  switch (run.data.kind) {
+    case DataKind::series:
+      return score_held_out_series(run, model, trace.emplace());
+    case DataKind::labelled:
+    case DataKind::labelled_texts:
+      return score_held_out_labels(model, *run.data.dataset, run.options.execution);
+    case DataKind::text:
+      return score_held_out_text(*run.data.dataset, validation);
+    case DataKind::sound:
+      return score_held_out_sound(model, *run.data.dataset, run.options.execution);
+    case DataKind::task:
+      break;
+  }
+  return std::nullopt;
+}
 
 class TrainingRun {
  public:
