@@ -57,6 +57,8 @@ def main():
     torch.set_num_threads(given.threads)
     clock = time.process_time if given.clock == "processor" else time.perf_counter
     seconds = 0.02 if given.quick else given.seconds
+    sys.stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what compilers of other packages print is no part of the page
     settings = measuring.Settings(given.device, given.threads, seconds, given.quick, clock, given.check)
     print(measuring.machine(settings), end="\n\n")
     failed = False
