@@ -1,12 +1,15 @@
 #include "train/checkpoint.h"
 
 #include <algorithm>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
 #include "base/json_fields.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
+#include "penstock/train/fields.h"
 
 namespace penstock {
 
@@ -37,13 +40,20 @@ void check_same(const std::string& path, const std::string& name, const json& th
 }
 
 // The fields of each state, for a FieldReader or a FieldWriter. No count may be larger than `step`.
-auto memory_fields(Index step) {
-  return [step](auto& of, auto& memory) {
-    of.field("losses", memory.losses);
-    of.field("norms", memory.norms);
-    of.field("first_loss", memory.first_loss);
-    of.field("first_norm", memory.first_norm);
-    of.count("accepted", memory.accepted, step);
+
+/// Those that visit_fields() knows, except for a truth value: the file says it by having the state.
+auto known_fields(Index step) {
+  return [step](auto& of, auto& state) {
+    visit_fields(state, [&](const char* name, auto& value) {
+      using Value = std::remove_cvref_t<decltype(value)>;
+      if constexpr (std::is_same_v<Value, Index>) {
+        of.count(name, value, step);
+      } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+        of.optional(name, value);
+      } else if constexpr (!std::is_same_v<Value, bool>) {
+        of.field(name, value);
+      }
+    });
   };
 }
 
@@ -53,13 +63,13 @@ auto point_fields(auto& state, Index step) {
     of.count("updates", state.updates, point.step);
     of.count("good_steps", state.good_steps, point.step);
     of.optional("loss_scale", state.loss_scale);
-    of.object("memory", point.memory, memory_fields(point.step));
+    of.object("memory", point.memory, known_fields(point.step));
   };
 }
 
 auto guard_fields(auto& state) {
   return [&state](auto& of, auto& guard) {
-    of.object("memory", guard.memory, memory_fields(state.step));
+    of.object("memory", guard.memory, known_fields(state.step));
     of.count("rollbacks", guard.rollbacks, state.step);
     of.count("last_rollback", guard.last_rollback, state.step);
     of.count("rate_changed", guard.rate_changed, state.step);
@@ -68,24 +78,6 @@ auto guard_fields(auto& state) {
     if (of.has("pending", static_cast<bool>(guard.pending))) {
       of.object("pending", guard.pending, point_fields(state.pending, state.step));
     }
-  };
-}
-
-auto history_fields(Index step) {
-  return [step](auto& of, auto& history) {
-    of.field("best_loss", history.best_loss);
-    of.count("best_step", history.best_step, step);
-    of.count("without_gain", history.without_gain, step);
-    of.count("cooldown_begin", history.cooldown_begin, step);
-    of.field("cooldown_from", history.cooldown_from);
-  };
-}
-
-auto plateau_fields(Index step) {
-  return [step](auto& of, auto& plateau) {
-    of.optional("best_loss", plateau.best_loss);
-    of.count("without_gain", plateau.without_gain, step);
-    of.field("factor", plateau.factor);
   };
 }
 
@@ -100,8 +92,8 @@ void run_fields(auto& of, auto& state, auto& guard) {
   of.count("carried_rows", state.carried_rows, Index{1} << 32);
   of.optional("loss_scale", state.loss_scale);
   if (state.loss_scale) of.count("good_steps", state.good_steps, state.step);
-  if (of.has("validations", state.history.known)) of.object("validations", state.history, history_fields(state.step));
-  if (of.has("plateau", state.plateau != Plateau{})) of.object("plateau", state.plateau, plateau_fields(state.step));
+  if (of.has("validations", state.history.known)) of.object("validations", state.history, known_fields(state.step));
+  if (of.has("plateau", state.plateau != Plateau{})) of.object("plateau", state.plateau, known_fields(state.step));
   if (of.has("guard", static_cast<bool>(guard.good))) of.object("guard", guard, guard_fields(state));
 }
 
