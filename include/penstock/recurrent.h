@@ -35,6 +35,21 @@ struct RecurrentSpec {
   bool operator==(const RecurrentSpec&) const = default;
 };
 
+/// States with which rows start again where Batch::reset is not 0. They lie behind the B initial states in state_in,
+/// which then is [S, layers * directions, B + n, H]; so do their gradients in dstate_in. Not for packed rows.
+enum class Restarts : std::uint8_t {
+  zeros,  ///< n = 0.
+  one,    ///< One for all rows: n = 1.
+  rows,   ///< One for each row: n = B.
+  steps,  ///< One for each step of each row, row after row: n = B * T. Only those at resets are read.
+};
+
+/// Returns the states in state_in: B + n.
+constexpr Index state_rows(Restarts restarts, Index rows, Index steps) {
+  const Index more = restarts == Restarts::steps ? rows * steps : restarts == Restarts::rows ? rows : 0;
+  return rows + (restarts == Restarts::one ? 1 : more);
+}
+
 /// Says which time steps each row of a batch has.
 ///
 /// Padded: B rows with up to T steps each. `lengths` [B] holds the steps of each row, 0 to T; null: all rows have T.
@@ -53,10 +68,15 @@ struct Batch {
   /// Packed rows on a GPU whose program has CallFlag::sorted (recurrent_program.h): [T] in host memory, the
   /// number of rows that have each step. PyTorch's PackedSequence has the same field. Null otherwise.
   const Index* batch_sizes = nullptr;
-  /// Padded: [B, T]; packed: [positions]. A value other than 0 sets the row's state to zero before this step. The order
-  /// is that of the computation: a reverse layer resets before this step on its way from the end. Null: no resets.
+  /// Padded: [B, T]; packed: [positions]. A value other than 0 sets the row's state to zero, or to that of `restarts`,
+  /// before this step. The order is that of the computation: a reverse layer resets before this step on its way from
+  /// the end. Null: no resets.
   const std::uint8_t* reset = nullptr;
+  Restarts restarts = Restarts::zeros;
 };
+
+/// Returns the states of each layer and direction in the state_in of a batch: B + n, as Restarts says.
+constexpr Index state_rows(const Batch& batch) { return state_rows(batch.restarts, batch.rows, batch.steps); }
 
 /// A view of a sequence [B, T, C] with contiguous channels and free strides of B and T, in elements.
 ///

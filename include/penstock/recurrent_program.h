@@ -24,6 +24,7 @@ struct RecurrentForm {
   Index steps = 1;       ///< T; for packed rows, the length of the longest row.
   Index positions = 0;   ///< Packed rows (Batch::cu_seqlens): sum of all row lengths. 0: rows are padded.
   CallFlags flags = {};  ///< What calls have, and what they shall do.
+  Restarts restarts = Restarts::zeros;  ///< As Batch::restarts; others than zeros need CallFlag::reset, and a CPU.
   /// Strides of x, y and their gradients; packed rows use `step` alone. All zeros: contiguous; for dx: as x; for dy: as
   /// y.
   SequenceStrides x = {}, y = {}, dx = {}, dy = {};
@@ -56,7 +57,7 @@ enum class Pass { forward, backward };
 /// allocates nor waits, and a CUDA graph can record it.
 ///
 /// All tensors of a call are on the program's device. States are [S, layers * directions, B, H] without gaps; state 0
-/// is h, and state 1 of an LSTM is c.
+/// is h, and state 1 of an LSTM is c. state_in and dstate_in have the states of RecurrentForm::restarts, too.
 class RecurrentProgram {
  public:
   /// Returns the program for this spec, form and execution. The last few hundred programs are cached; others are made.
@@ -88,7 +89,7 @@ class RecurrentProgram {
     Batch batch = {};       ///< Rows and steps as in the form. lengths, cu_seqlens and reset are in device memory.
     Tensor x = {};          ///< [B, T, I]; packed: [positions, I].
     Tensor y = {};          ///< [B, T, H * directions]; packed: [positions, H * directions]. Must not overlap x.
-    Tensor state_in = {};   ///< No data: zeros.
+    Tensor state_in = {};   ///< [S, layers * directions, state_rows(), H]; no data: zeros.
     Tensor state_out = {};  ///< Written; no data: not wanted. May be state_in unless a backward pass follows.
     Memory workspace = {};  ///< At least workspace_bytes().
     Memory tape = {};       ///< In training: at least tape_bytes(), written.

@@ -30,6 +30,7 @@ struct Inputs {
   std::vector<Index> lengths = {}, cu_seqlens = {};  // empty: none
   bool by_steps = false;                             // of packed rows
   std::vector<std::uint8_t> reset = {};              // empty: none
+  Restarts restarts = Restarts::zeros;               // their states lie in state_in
   Layout layout = Layout::batch_first;
   bool mixed = false;
   std::vector<Real> x = {}, dy = {};
@@ -43,7 +44,8 @@ struct Inputs {
             .lengths = lengths.empty() ? nullptr : lengths.data(),
             .cu_seqlens = cu_seqlens.empty() ? nullptr : cu_seqlens.data(),
             .by_steps = by_steps,
-            .reset = reset.empty() ? nullptr : reset.data()};
+            .reset = reset.empty() ? nullptr : reset.data(),
+            .restarts = restarts};
   }
 };
 

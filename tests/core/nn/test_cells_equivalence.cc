@@ -265,6 +265,94 @@ TEST_P(CellEquivalence, PackedRowsMayLieStepAfterStep) {
   expect_error(ErrorCode::invalid_argument, "must not become longer", [&] { run(network, steps); });
 }
 
+/// Some rows of states [K, rows, H].
+std::vector<float> rows_of_states(const std::vector<float>& states, Index rows, Index hidden,
+                                  const std::vector<Index>& wanted) {
+  std::vector<float> some;
+  for (Index k = 0; k * rows * hidden < static_cast<Index>(states.size()); ++k) {
+    for (const Index row : wanted) {
+      const auto from = states.begin() + (k * rows + row) * hidden;
+      some.insert(some.end(), from, from + hidden);
+    }
+  }
+  return some;
+}
+
+/// Adds states [K, wanted.size(), H] to those rows of states [K, rows, H], which are zeros elsewhere.
+std::vector<float> at_rows_of_states(const std::vector<float>& states, Index rows, Index hidden,
+                                     const std::vector<Index>& wanted) {
+  const auto some = static_cast<Index>(wanted.size()), count = static_cast<Index>(states.size()) / (some * hidden);
+  std::vector<float> all(static_cast<std::size_t>(count * rows * hidden));
+  // The last steps first, as gradients are added up.
+  for (Index i = count * some * hidden; i-- > 0;) {
+    const Index k = i / hidden / some, row = wanted[i / hidden % some];
+    all[(k * rows + row) * hidden + i % hidden] += states[i];
+  }
+  return all;
+}
+
+/// Rows cut at their resets: each part as a packed row, from the state that a reset or the row starts it with.
+struct Parts {
+  Inputs<float> packed;
+  std::vector<Index> start = {};  // of each part: its state among those of state_in
+  std::vector<Index> last = {};   // of each row: its last part
+};
+
+Parts cut_at_resets(const Inputs<float>& in, Index hidden) {
+  Parts parts{in};
+  Inputs<float>& packed = parts.packed;
+  packed.reset.clear(), packed.restarts = Restarts::zeros;
+  const Index positions = in.rows * in.steps;
+  for (Index p = 0; p < positions; ++p) {
+    const Index row = p / in.steps;
+    const bool reset = in.reset[p] != 0;
+    if (p % in.steps == 0 || reset) {
+      const Index restart = in.restarts == Restarts::one ? 0 : in.restarts == Restarts::rows ? row : p;
+      parts.start.push_back(reset ? in.rows + restart : row);
+      packed.cu_seqlens.push_back(p);
+    }
+    if (p % in.steps == in.steps - 1) parts.last.push_back(static_cast<Index>(parts.start.size()) - 1);
+  }
+  packed.cu_seqlens.push_back(positions);
+  packed.rows = static_cast<Index>(parts.start.size());
+  packed.state_in = rows_of_states(in.state_in, state_rows(in.batch()), hidden, parts.start);
+  packed.dstate_out = at_rows_of_states(in.dstate_out, packed.rows, hidden, parts.last);
+  return parts;
+}
+
+TEST_P(CellEquivalence, RowsStartAgainAtGivenStates) {
+  std::vector<Execution> all = executions(info());
+  all.push_back({.threads = 3});
+  if (info().scan) all.push_back({.threads = 3, .algorithm = Algorithm::scan});
+  const Case cases[] = {
+      {.name = "layers", .input = 7, .hidden = 17, .layers = 2, .rows = 5, .steps = 23, .reset = true},
+      {.name = "clipped", .input = 3, .hidden = 34, .heads = 2, .steps = 9, .reset = true, .gradient_clip = 0.2},
+      {.name = "long", .input = 3, .hidden = 9, .rows = 1, .steps = 2100, .reset = true},
+  };
+  for (const Case& c : cases) {
+    if (!c.applies_to(info())) continue;
+    Recurrent<float> network = make_network<float>(cell(), c);
+    for (const Restarts restarts : {Restarts::one, Restarts::rows, Restarts::steps}) {
+      SCOPED_TRACE(c.name + " " + std::to_string(static_cast<int>(restarts)));
+      Inputs<float> in = make_inputs(network, c);
+      Random random(5);
+      in.restarts = restarts;
+      in.state_in = draw_state(random, network, state_rows(in.batch()));
+      const Parts parts = cut_at_resets(in, c.hidden);
+      ASSERT_GT(parts.packed.rows, c.rows);
+      for (const Execution& execution : all) {
+        Outputs<float> want = run(network, parts.packed, execution);
+        want.state_out = rows_of_states(want.state_out, parts.packed.rows, c.hidden, parts.last);
+        want.dstate_in = at_rows_of_states(want.dstate_in, state_rows(in.batch()), c.hidden, parts.start);
+        Outputs<float> got = run(network, in, execution);
+        for (float& gradient : got.dstate_in) gradient += 0.0f;  // -0 is 0
+        expect_close(network.spec(), got, want, tolerances(network, in, c));
+        if (execution.exact && restarts != Restarts::one) expect_same_bits_in_rows(got, want);
+      }
+    }
+  }
+}
+
 TEST_P(CellEquivalence, ScanIsSequential) {
   if (!info().scan) GTEST_SKIP() << "knows sequential only";
   for (const Index steps : {1, 2, 7, 17, 65, 257, 4099, 65537}) {

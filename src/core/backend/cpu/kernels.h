@@ -20,6 +20,17 @@ struct RowMap {
   Index at(Index row, Index t) const { return first[row] + (steps != nullptr ? steps[t] : t * step); }
 };
 
+/// States with which rows start again after a reset, or gradients of them: state k before step t of row b begins at
+/// data + k * state + b * row + t * step. Strides of 0 share states. Null data: zeros, or gradients nobody wants.
+template <class Real>
+struct RestartStates {
+  Real* data = nullptr;
+  Index state = 0, row = 0, step = 0;
+
+  /// Returns state 0 of a row before step t, or null.
+  Real* at(Index b, Index t) const { return data == nullptr ? nullptr : data + b * row + t * step; }
+};
+
 /// bfloat16 in memory, const where Real is.
 template <class Real>
 using Bf16Of = std::conditional_t<std::is_const_v<Real>, const std::uint16_t, std::uint16_t>;
@@ -52,7 +63,7 @@ struct RowPlan {
 
   /// The time index of step s of a slot.
   Index time(Index slot, Index s) const { return reverse ? length[slot] - 1 - s : s; }
-  /// Returns whether the state is cleared before step s of a slot.
+  /// Returns whether the state starts again before step s of a slot.
   bool resets(Index slot, Index s) const {
     return reset != nullptr && reset[reset_map.at(row_of[slot], time(slot, s))] != 0;
   }
@@ -87,7 +98,8 @@ struct RowPlace {
   Real* between = nullptr;           // [N, H], two-phase cells
   std::uint16_t* rounded = nullptr;  // [heads, inputs] of next_h, where operands are rounded
   std::uint16_t* rounded_operand = nullptr;
-  bool clear = false;  // the state is zero before the next step
+  bool restarts = false;          // a reset comes before the next step
+  const Real* restart = nullptr;  // [H]: state 0 that the next step starts with then, or null for zeros
 };
 
 /// A dense cell over a batch, forward. The input product is made for a piece of the sequence at a time, or step by step
@@ -119,7 +131,8 @@ struct DenseForward {
   Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
   Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
   Real* last = nullptr;             // [S, B, H] in slot order: states after the last step of each row
-  Real* every_state = nullptr;      // [S - 1, H] at every_state_map: states but h after each step, or null
+  RestartStates<const Real> restarts;
+  Real* every_state = nullptr;  // [S - 1, H] at every_state_map: states but h after each step, or null
   RowMap every_state_map;
   Real* operand = nullptr;           // [B, H] in slot order, two-phase cells: what the second product multiplies
   Real* between = nullptr;           // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
@@ -194,8 +207,9 @@ struct DenseBackward {
   RowMap dy_map;
   const Real* dstates = nullptr;  // [S - 1, H] at dstates_map: gradients of the states but h after each step, or null
   RowMap dstates_map;
-  Real clip = 0;           // limit of the gradient that a step passes to the h before it; 0: none
-  Real* dstate = nullptr;  // [S, B, H] in slot order: gradient of the states after (then before) a step
+  Real clip = 0;                  // limit of the gradient that a step passes to the h before it; 0: none
+  Real* dstate = nullptr;         // [S, B, H] in slot order: gradient of the states after (then before) a step
+  RestartStates<Real> drestarts;  // to which the gradients of the states before a step are added at resets
   // Steps [step_begin, step_end), the last first, are a piece of the sequence; the rows of what it leaves follow each
   // other step by step.
   Index step_begin = 0, step_end = 0;
@@ -253,6 +267,7 @@ constexpr int kMostScanGates = 3;
 template <class Real>
 struct ScanForward {
   RowPlan plan;
+  RestartStates<const Real> restarts;
   ChannelRows<const Real> gate[kMostScanGates];
   ChannelRows<Real> y;
   ChannelRows<std::uint16_t> y_bf16;  // instead of y
@@ -267,6 +282,8 @@ struct ScanBackward {
   ChannelRows<const Stored> gate[kMostScanGates];
   ChannelRows<const Real> y;       // output of the forward pass
   const Real* state_in = nullptr;  // [B, H] in slot order
+  RestartStates<const Real> restarts;
+  RestartStates<Real> drestarts;  // as DenseBackward's
   ChannelRows<const Real> dy;
   ChannelRows<const std::uint16_t> y_bf16, dy_bf16;  // instead of y and dy, where gates are bfloat16
   GateSink<Stored> dgate[kMostScanGates];
@@ -283,6 +300,7 @@ struct ScanPart {
 template <class Real>
 struct ScanLayer {
   RowPlan plan;
+  RestartStates<const Real> restarts;
   Index input = 0, hidden = 0, gates = 0;  // I, H, G
   const Real* x = nullptr;                 // at x_map
   const std::uint16_t* x_bf16 = nullptr;   // instead of x, where operands are rounded

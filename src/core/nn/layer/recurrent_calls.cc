@@ -52,7 +52,7 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   RecurrentProgram::Forward given{.batch = batch,
                                   .x = ops::sequence_on_host(batch, x, spec.input_size),
                                   .y = ops::sequence_on_host(batch, y, spec.output_size()),
-                                  .state_in = impl.state_on_host(state_in, batch.rows),
+                                  .state_in = impl.state_on_host(state_in, state_rows(batch)),
                                   .state_out = impl.state_on_host(state_out, batch.rows),
                                   .states = ops::sequence_on_host(batch, states, impl.other_states())};
   RecurrentProgram::Impl::check_places(given);
@@ -87,7 +87,7 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
                                    .state_in = content.state,
                                    .dstate_out = impl.state_on_host(dstate_out, batch.rows),
                                    .dx = ops::sequence_on_host(batch, dx, spec.input_size),
-                                   .dstate_in = impl.state_on_host(dstate_in, batch.rows),
+                                   .dstate_in = impl.state_on_host(dstate_in, state_rows(batch)),
                                    .dstates = ops::sequence_on_host(batch, dstates, impl.other_states())};
   RecurrentProgram::Impl::check_places(given);
   const std::uint64_t hash = nn::hash_of(batch);

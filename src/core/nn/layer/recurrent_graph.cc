@@ -30,7 +30,7 @@ class StackBuilder {
       sizes_.push_back(size);
     }
     pass_.x = given_sequence("x", spec.input_size, form.dtype);
-    pass_.state_in = given("state_in", shape_.state_values(), target_.master());
+    pass_.state_in = given("state_in", shape_.entering_values(), target_.master());
   }
 
   StackPass forward() {
@@ -80,13 +80,13 @@ class StackBuilder {
       for (Index direction = 0; direction < spec_.directions(); ++direction) {
         const Place at{layer, direction};
         const ValueId kept = keeps(at);
-        std::vector<ValueId> reads = {x, state_part(pass_.state_in, at)};
+        std::vector<ValueId> reads = {x, state_part(pass_.state_in, at, shape_.entering_rows())};
         const std::vector<ValueId> weights = read_weights(at);
         append(reads, weights);
         const ops::Recurrence shape = shape_.layer(at);
         append(reads, {panels(at, shape, ops::forward_panels(target_), weights)});
         node(ops::recurrence_forward(shape), std::move(reads),
-             {part_of(output_of(layer), direction), state_part(pass_.state_out, at), kept,
+             {part_of(output_of(layer), direction), state_part(pass_.state_out, at, form_.rows), kept,
               states_part(pass_.states, at)});
       }
     }
@@ -101,7 +101,7 @@ class StackBuilder {
     output_ = in_floats(pass_.y, spec_.output_size(), form_.y);
     const ValueId dy = in_floats(pass_.dy, spec_.output_size(), ops::strides_or(form_.dy, form_.y));
     pass_.dstate_out = given("dstate_out", shape_.state_values(), target_.master());
-    pass_.dstate_in = given("dstate_in", shape_.state_values(), target_.master());
+    pass_.dstate_in = given("dstate_in", shape_.entering_values(), target_.master());
     if (form_.has(CallFlag::every_state))
       pass_.dstates = given_sequence("dstates", every_state_size(), target_.master());
     if (!form_.has(CallFlag::no_input_gradient)) pass_.dx = given_sequence("dx", spec_.input_size, form_.dtype);
@@ -146,11 +146,11 @@ class StackBuilder {
     std::vector<ValueId> reads = {input_}, writes;
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const Place at{layer, 0};
-      append(reads, {state_part(pass_.state_in, at)});
+      append(reads, {state_part(pass_.state_in, at, shape_.entering_rows())});
       const std::vector<ValueId> weights = read_weights(at);
       append(reads, weights);
       append(reads, {panels(at, shape_.layer(at), ops::forward_panels(target_), weights)});
-      append(writes, {output_of(layer), state_part(pass_.state_out, at), keeps(at)});
+      append(writes, {output_of(layer), state_part(pass_.state_out, at, form_.rows), keeps(at)});
     }
     append(writes, {pass_.states});
     node(ops::recurrence_stack_forward(all), std::move(reads), std::move(writes));
@@ -161,13 +161,13 @@ class StackBuilder {
     std::vector<ValueId> reads = {input_, dy, pass_.dstates}, writes;
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const Place at{layer, 0};
-      append(reads, {output_of(layer), state_part(pass_.state_in, at)});
+      append(reads, {output_of(layer), state_part(pass_.state_in, at, shape_.entering_rows())});
       const std::vector<ValueId> weights = read_weights(at);
       append(reads, weights);
       append(reads, {panels(at, shape_.layer(at), ops::Panels::backward, weights), pass_.tape_kept[shape_.index_of(at)],
-                     state_part(pass_.dstate_out, at)});
+                     state_part(pass_.dstate_out, at, form_.rows)});
       append(writes, gradients_of(at));
-      append(writes, {state_part(pass_.dstate_in, at)});
+      append(writes, {state_part(pass_.dstate_in, at, shape_.entering_rows())});
     }
     append(writes, {dx_});
     node(ops::recurrence_stack_backward(all, static_cast<bool>(dx_)), std::move(reads), std::move(writes));
@@ -205,13 +205,13 @@ class StackBuilder {
       shape.add_dx = direction == 1;
       shape.add_gradients = form_.has(CallFlag::add_gradients);
       std::vector<ValueId> reads = {x, part_of(y, direction), part_of(gradient, direction),
-                                    state_part(pass_.state_in, at)};
+                                    state_part(pass_.state_in, at, shape_.entering_rows())};
       const std::vector<ValueId> weights = read_weights(at);
       append(reads, weights);
       append(reads, {panels(at, shape, ops::Panels::backward, weights), pass_.tape_kept[shape_.index_of(at)],
-                     state_part(pass_.dstate_out, at), states_part(pass_.dstates, at)});
+                     state_part(pass_.dstate_out, at, form_.rows), states_part(pass_.dstates, at)});
       std::vector<ValueId> writes = gradients_of(at);
-      append(writes, {dx, state_part(pass_.dstate_in, at)});
+      append(writes, {dx, state_part(pass_.dstate_in, at, shape_.entering_rows())});
       node(ops::recurrence_backward(shape, static_cast<bool>(dx)), std::move(reads), std::move(writes));
     }
     if (layer == 0 || !drops()) return dx;
@@ -287,15 +287,15 @@ class StackBuilder {
     return part_of(states, at.direction, shape_.other_states());
   }
 
-  /// The first [B, H] of a layer and direction among all states.
-  ValueId state_part(ValueId states, const Place& at) {
+  /// The first [rows, H] of a layer and direction among all states.
+  ValueId state_part(ValueId states, const Place& at, Index rows) {
     if (shape_.slots() == 1) return states;
     return graph_.add({.name = name("state", at),
                        .extent = Extent::fixed,
                        .width = 0,
                        .dtype = target_.master(),
                        .home = Home::given,
-                       .offset = static_cast<Index>(shape_.index_of(at)) * form_.rows * spec_.hidden_size,
+                       .offset = static_cast<Index>(shape_.index_of(at)) * rows * spec_.hidden_size,
                        .part_of = states});
   }
 

@@ -88,6 +88,7 @@ typename Recurrent<Real>::Impl::PassKey Recurrent<Real>::Impl::key_of(const Batc
   form.steps = batch.steps;
   form.positions = is_packed(batch) ? x.shape[0] : 0;
   form.flags.set(CallFlag::lengths, batch.lengths != nullptr).set(CallFlag::reset, batch.reset != nullptr);
+  form.restarts = batch.restarts;
   form.x = ops::strides_of(x);
   return key;
 }
@@ -166,7 +167,7 @@ void Recurrent<Real>::Impl::keep(TapeContent& tape, const Prepared& prepared, Re
   if (tape.memory.bytes() < bytes) tape.memory = ops::Buffer(*queue, bytes);
   tape.state = call.state_in;
   if (!call.state_in) return;
-  const auto shape = state_shape(call.batch.rows);
+  const auto shape = state_shape(state_rows(call.batch));
   const std::size_t state_bytes = ops::count_of(shape) * sizeof(Real);
   if (tape.state_in.bytes() < state_bytes) tape.state_in = ops::Buffer(*queue, state_bytes);
   ops::copy_memory(device, tape.state_in.data(), call.state_in.data, state_bytes, queue->stream());
@@ -222,7 +223,7 @@ void Recurrent<Real>::Impl::backward(const RecurrentProgram::Backward& call, Tap
           "tape must hold a forward pass of this batch: it has {} rows of {} steps ({} in all), not {} of {} ({})",
           kept.rows, kept.steps, tape.places, form.rows, form.steps, places);
   require(tape.batch == batch && kept.has(CallFlag::lengths) == form.has(CallFlag::lengths) &&
-              kept.has(CallFlag::reset) == form.has(CallFlag::reset),
+              kept.has(CallFlag::reset) == form.has(CallFlag::reset) && kept.restarts == form.restarts,
           "tape must hold a forward pass of this batch: its lengths, packed rows or resets are others");
   require(form.x == kept.x && form.dtype == kept.dtype,
           "x must lie in memory as in the forward call that filled the tape");

@@ -23,7 +23,7 @@ namespace {
 /// Two forms whose tapes are alike have one number. The bindings name every member, so that a new one is not forgotten.
 std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
   const auto& [cell, input, hidden, heads, layers, direction, bias, dropout, clip, projected] = spec;
-  const auto& [dtype, weights, rows, steps, positions, flags, x, y, dx, dy, states, alignment] = form;
+  const auto& [dtype, weights, rows, steps, positions, flags, restarts, x, y, dx, dy, states, alignment] = form;
   const auto& [threads, algorithm, exact, precision, device] = execution;
   nn::Hash hash;
   hash.add(cell).add(input).add(hidden).add(heads).add(layers).add(direction).add(bias);
@@ -33,7 +33,7 @@ std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, 
                                CallFlag::step, CallFlag::packs_each_call}) {
     of_tape.set(other, false);
   }
-  hash.add(dtype).add(weights).add(rows).add(steps).add(positions).add(of_tape.bits());
+  hash.add(dtype).add(weights).add(rows).add(steps).add(positions).add(of_tape.bits()).add(restarts);
   hash.add(x.step > x.row).add(precision).add(exact).add(device.kind).add(device.index);
   return hash.value();
 }
@@ -81,10 +81,10 @@ void RecurrentProgram::Impl::check_every_state(const char* name, const Tensor& s
   check_strides(name, states, other_states(), form.states);
 }
 
-void RecurrentProgram::Impl::check_state(const char* name, const Tensor& state) const {
+void RecurrentProgram::Impl::check_state(const char* name, const Tensor& state, Index rows) const {
   if (!state) return;
   ops::require_tensor(name, state, type_of_states(), execution.device, size_of(type_of_states()));
-  ops::require_gapless(name, state, {states_, spec.layers * spec.directions(), form.rows, spec.hidden_size});
+  ops::require_gapless(name, state, {states_, spec.layers * spec.directions(), rows, spec.hidden_size});
 }
 
 void RecurrentProgram::Impl::check_parameters(const char* name, std::span<const Tensor> tensors, DType type) const {
@@ -116,6 +116,7 @@ void RecurrentProgram::Impl::check_batch_sizes(const Batch& batch) const {
 
 void RecurrentProgram::Impl::check_batch(const Batch& batch) const {
   ops::require_batch(batch, extent(), form.has(CallFlag::lengths), form.has(CallFlag::reset), execution.device);
+  require(batch.restarts == form.restarts, "batch.restarts must be that of the program's form");
   check_batch_sizes(batch);
 }
 
@@ -123,8 +124,8 @@ void RecurrentProgram::Impl::check(const Forward& call) const {
   check_batch(call.batch);
   check_sequence("x", call.x, spec.input_size, form.x);
   check_sequence("y", call.y, spec.output_size(), form.y);
-  check_state("state_in", call.state_in);
-  check_state("state_out", call.state_out);
+  check_state("state_in", call.state_in, entering_rows());
+  check_state("state_out", call.state_out, form.rows);
   require(static_cast<bool>(call.states) == form.has(CallFlag::every_state), "states must be {} by the program's form",
           form.has(CallFlag::every_state) ? "there" : "null");
   if (call.states) check_every_state("states", call.states);
@@ -140,9 +141,9 @@ void RecurrentProgram::Impl::check(const Backward& call) const {
   require(static_cast<bool>(call.dx) == !form.has(CallFlag::no_input_gradient), "dx must be {} by the program's form",
           !form.has(CallFlag::no_input_gradient) ? "there" : "null");
   if (call.dx) check_sequence("dx", call.dx, spec.input_size, ops::strides_or(form.dx, form.x));
-  check_state("state_in", call.state_in);
-  check_state("dstate_out", call.dstate_out);
-  check_state("dstate_in", call.dstate_in);
+  check_state("state_in", call.state_in, entering_rows());
+  check_state("dstate_out", call.dstate_out, form.rows);
+  check_state("dstate_in", call.dstate_in, entering_rows());
   require(form.has(CallFlag::every_state) || !call.dstates,
           "dstates must be null, as the program's form has no states after each step");
   if (call.dstates) check_every_state("dstates", call.dstates);

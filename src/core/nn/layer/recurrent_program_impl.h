@@ -38,6 +38,8 @@ struct RecurrentProgram::Impl {
   }
   std::size_t tape_bytes() const { return form.has(CallFlag::training) ? kHeaderBytes + forward.tape.bytes : 0; }
   ops::FormExtent extent() const { return {form.rows, form.steps, form.positions}; }
+  /// Rows of state_in and dstate_in.
+  Index entering_rows() const { return state_rows(form.restarts, form.rows, form.steps); }
 
   /// Throw Error(invalid_argument) unless a call matches the form: its batch, and its tensors in type, shape, strides
   /// and places. Not its weights and memory, which a Recurrent has of its own.
@@ -67,7 +69,7 @@ struct RecurrentProgram::Impl {
   void check_sequence(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const;
   void check_strides(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const;
   void check_every_state(const char* name, const Tensor& states) const;
-  void check_state(const char* name, const Tensor& state) const;
+  void check_state(const char* name, const Tensor& state, Index rows) const;
   void check_batch(const Batch& batch) const;
   void check_batch_sizes(const Batch& batch) const;
 

@@ -56,6 +56,7 @@ ops::Recurrence StackShape::layer(const Place& at) const {
   shape.bf16_y = last && stores_bf16_;
   shape.bf16_weights = packs_bf16_;
   shape.state_pitch = slots();
+  shape.restarts = form_.restarts;
   shape.gradient_clip = spec_.gradient_clip;
   shape.every_state = form_.has(CallFlag::every_state) && last;
   shape.state_strides = given_strides(form_.states, spec_.directions() * other_states());

@@ -53,6 +53,9 @@ class StackShape {
   /// state_values() is the size of the states of all rows; other_states() that of all states but h of one row in one
   /// direction.
   Index state_values() const { return cell_.info.states * slots() * form_.rows * spec_.hidden_size; }
+  /// state_in has entering_values(), in blocks of entering_rows() for each layer and direction.
+  Index entering_values() const { return state_values() / form_.rows * entering_rows(); }
+  Index entering_rows() const { return state_rows(form_.restarts, form_.rows, form_.steps); }
   Index other_states() const { return (cell_.info.states - 1) * spec_.hidden_size; }
   bool scans() const { return cell_.info.scan; }
 

@@ -51,6 +51,7 @@ CpuLayer<Real>::CpuLayer(const Recurrence& form, Precision precision, bool exact
       projected_(form.projected),
       packed_(packed),
       int8_(form.int8),
+      restarts_(form.restarts),
       kernels_(kernels_of<Real>(cell_, form, precision, exact)),
       products_(cpu::product_kernels<Real>()),
       elements_(cpu::element_kernels<Real>()),
@@ -289,6 +290,7 @@ typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memo
   const Index row_state = batch_rows_.rows() * hidden_;
   const Index cells = batch_rows_.cells();
   space.dstate = carver.take(S() * row_state);
+  if (restarts_ == Restarts::one) space.drestarts = carver.take(S() * row_state);
   if (cell_.info.scan) {
     const Index capacity = piece_capacity(), width = 2 * kernels_.lanes;
     const Index inputs = (input_ + width - 1) / width * width;

@@ -130,19 +130,28 @@ class CpuLayer {
   /// One state from or to the first block of [B, H] of it.
   void load_state(const Real* block, Real* slots) const { batch_rows_.to_slots(block, hidden_, slots); }
   void store_state(const Real* slots, Real* block) const { batch_rows_.from_slots(slots, hidden_, block); }
-  /// The block [B, H] of a state, or null.
+  /// The block [B, H] of a state, or null. `blocks`: rows of the blocks that the states lie in.
   template <class Value>
-  Value* state_block(Value* states, Index state, Index pitch) const {
-    return states == nullptr ? nullptr : states + state * pitch * batch_rows_.rows() * hidden_;
+  Value* state_block(Value* states, Index state, Index pitch, Index blocks) const {
+    return states == nullptr ? nullptr : states + state * pitch * blocks * hidden_;
   }
+  /// Rows of the blocks of state_in and dstate_in.
+  Index entering_rows() const { return state_rows(restarts_, batch_rows_.rows(), batch_rows_.steps()); }
+  /// The states behind the initial ones in state_in, or their gradients in dstate_in.
+  template <class Value>
+  cpu::RestartStates<Value> restart_states(Value* states, Index pitch) const;
   bool streams_tape(const Real* tape) const;
   void forward_dense(const ForwardPointers<Real>& call, const ForwardSpace& space, StepRange range);
+  cpu::RestartStates<Real> enter_backward(const BackwardPointers<Real>& call, const BackwardSpace& space,
+                                          StepRange range) const;
+  void leave_backward(const BackwardPointers<Real>& call, const BackwardSpace& space, StepRange range) const;
   void enter_forward(const ForwardPointers<Real>& call, const cpu::DenseForward<Real>& job);
   void forward_scan(const ForwardPointers<Real>& call, const ScanSpace& space);
-  void backward_dense(const BackwardPointers<Real>& call, BackwardSpace& space, StepRange range);
+  void backward_dense(const BackwardPointers<Real>& call, BackwardSpace& space, StepRange range,
+                      const cpu::RestartStates<Real>& drestarts);
   template <class Stored>
   void backward_scan(const BackwardPointers<Real>& call, const BackwardSpace& space, const Stored* wx,
-                     const PieceSpace<Stored>& piece);
+                     const PieceSpace<Stored>& piece, const cpu::RestartStates<Real>& drestarts);
   void backward_pieces(const BackwardPointers<Real>& call, const cpu::CustomBackward<Real>& job, BackwardSpace& space,
                        StepRange range);
   StepRange piece_before(Index step_end) const;
@@ -167,7 +176,7 @@ class CpuLayer {
   template <class Stored>
   void gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const;
   template <class Stored>
-  void scan_piece(const cpu::ScanBackward<Real, Stored>& job, const BackwardSpace& space, const Member& member);
+  void scan_piece(const cpu::CustomScanBackward<Real, Stored>& job, const BackwardSpace& space, const Member& member);
   template <class Stored>
   const cpu::ScanBackwardKernels<Real, Stored>& scan_backward_kernels() const;
 
@@ -180,6 +189,7 @@ class CpuLayer {
   SequenceStrides x_strides_;
   Index input_, hidden_, heads_;
   bool reverse_, projected_, packed_, int8_;
+  Restarts restarts_;
   Execution execution_;
   plan::CpuModel machine_ = cpu::machine();  // as it is when the layer is made
   plan::Problem problem_;

@@ -29,27 +29,59 @@ void add_column_sums(Index rows, Index columns, const std::uint16_t* matrix, flo
 template <class Real>
 void CpuLayer<Real>::backward(const BackwardPointers<Real>& call, Real* workspace, StepRange range) {
   BackwardSpace space = backward_space(workspace, nullptr);
-  const Index row_state = batch_rows_.rows() * hidden_;
-  const bool enters = range.end == batch_rows_.steps(), leaves = range.begin == 0;
-  for (Index k = 0; enters && k < S(); ++k) {
-    load_state(state_block(call.dstate_out(), k, call.form.state_pitch), space.dstate + k * row_state);
-  }
+  const cpu::RestartStates<Real> drestarts = enter_backward(call, space, range);
   if (cell_.info.scan) {
     const Tape kept = tape(const_cast<Real*>(call.tape()));
     if constexpr (std::is_same_v<Real, float>) {
-      if (rounds_tape()) backward_scan(call, space, kept.rounded_wx, space.rounded_piece);
+      if (rounds_tape()) backward_scan(call, space, kept.rounded_wx, space.rounded_piece, drestarts);
     }
-    if (!rounds_tape()) backward_scan(call, space, kept.wx, space.piece);
+    if (!rounds_tape()) backward_scan(call, space, kept.wx, space.piece, drestarts);
   } else {
-    backward_dense(call, space, range);
+    backward_dense(call, space, range, drestarts);
   }
-  for (Index k = 0; leaves && k < S(); ++k) {
-    store_state(space.dstate + k * row_state, state_block(call.dstate_in(), k, call.form.state_pitch));
+  leave_backward(call, space, range);
+}
+
+/// Before the first range: the gradients of the states after the last step, and zeros to which those at resets are
+/// added. Returns where the engines add the latter.
+template <class Real>
+cpu::RestartStates<Real> CpuLayer<Real>::enter_backward(const BackwardPointers<Real>& call, const BackwardSpace& space,
+                                                        StepRange range) const {
+  const Index rows = batch_rows_.rows(), row_state = rows * hidden_;
+  cpu::RestartStates<Real> to = restart_states(call.dstate_in(), call.form.state_pitch);
+  const Index values = (entering_rows() - rows) * hidden_;  // of a state
+  if (restarts_ == Restarts::one && to.data != nullptr) to = {space.drestarts, row_state, hidden_, 0};
+  if (range.end < batch_rows_.steps()) return to;
+  for (Index k = 0; k < S(); ++k) {
+    load_state(state_block(call.dstate_out(), k, call.form.state_pitch, rows), space.dstate + k * row_state);
+    if (to.data != nullptr)
+      std::fill_n(to.data + k * to.state, restarts_ == Restarts::one ? row_state : values, Real(0));
+  }
+  return to;
+}
+
+/// After the last range: the gradients of the states before the first step, and of one that all rows share.
+template <class Real>
+void CpuLayer<Real>::leave_backward(const BackwardPointers<Real>& call, const BackwardSpace& space,
+                                    StepRange range) const {
+  if (range.begin > 0) return;
+  const Index rows = batch_rows_.rows(), row_state = rows * hidden_;
+  for (Index k = 0; k < S(); ++k) {
+    Real* const block = state_block(call.dstate_in(), k, call.form.state_pitch, entering_rows());
+    store_state(space.dstate + k * row_state, block);
+    if (restarts_ != Restarts::one || block == nullptr) continue;
+    Real* const sum = block + row_state;
+    std::fill_n(sum, hidden_, Real(0));
+    for (Index row = 0; row < rows; ++row) {
+      const Real* const share = space.drestarts + k * row_state + row * hidden_;
+      for (Index i = 0; i < hidden_; ++i) sum[i] += share[i];
+    }
   }
 }
 
 template <class Real>
-void CpuLayer<Real>::backward_dense(const BackwardPointers<Real>& call, BackwardSpace& space, StepRange range) {
+void CpuLayer<Real>::backward_dense(const BackwardPointers<Real>& call, BackwardSpace& space, StepRange range,
+                                    const cpu::RestartStates<Real>& drestarts) {
   Tape kept = tape(const_cast<Real*>(call.tape()));
   cpu::CustomBackward<Real> job;
   job.custom = custom(call.bias_ih());
@@ -71,6 +103,7 @@ void CpuLayer<Real>::backward_dense(const BackwardPointers<Real>& call, Backward
   }
   job.clip = static_cast<Real>(call.form.gradient_clip);
   job.dstate = space.dstate;
+  job.drestarts = drestarts;
   job.step_end = batch_rows_.steps();
   job.first_row = space.rows.first;
   job.dwx = space.dwx;

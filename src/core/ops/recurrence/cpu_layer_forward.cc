@@ -45,6 +45,7 @@ void CpuLayer<Real>::forward_dense(const ForwardPointers<Real>& call, const Forw
   cpu::CustomForward<Real> job;
   job.custom = custom(call.bias_ih());
   job.plan = batch_rows_.plan();
+  job.restarts = restart_states(call.state_in(), call.form.state_pitch);
   job.hidden = hidden_;
   const cpu::PanelShape panels = kernels_.forward_panels(hidden_, heads_);
   job.heads = panels.heads;
@@ -98,7 +99,8 @@ void CpuLayer<Real>::forward_dense(const ForwardPointers<Real>& call, const Forw
   });
   if (range.end < batch_rows_.steps()) return;
   for (Index k = 0; k < S(); ++k) {
-    store_state(job.last + k * batch_rows_.rows() * hidden_, state_block(call.state_out(), k, call.form.state_pitch));
+    store_state(job.last + k * batch_rows_.rows() * hidden_,
+                state_block(call.state_out(), k, call.form.state_pitch, batch_rows_.rows()));
   }
 }
 
@@ -112,11 +114,17 @@ void CpuLayer<Real>::enter_forward(const ForwardPointers<Real>& call, const cpu:
   const Index row_state = batch_rows_.rows() * hidden_;
   for (Index k = 0; k < S(); ++k) {
     Real* entering = k == 0 ? job.h[0] : job.state + (k - 1) * row_state;
-    load_state(state_block(call.state_in(), k, call.form.state_pitch), entering);
+    load_state(state_block(call.state_in(), k, call.form.state_pitch, entering_rows()), entering);
     std::copy_n(entering, row_state, job.last + k * row_state);
     for (Index slot = 0; slot < batch_rows_.rows(); ++slot) {
-      if (job.plan.length[slot] > 0 && job.plan.resets(slot, 0))
-        std::fill_n(entering + slot * hidden_, hidden_, Real(0));
+      if (job.plan.length[slot] == 0 || !job.plan.resets(slot, 0)) continue;
+      const Real* restart = job.restarts.at(job.plan.row_of[slot], job.plan.time(slot, 0));
+      Real* const to = entering + slot * hidden_;
+      if (restart == nullptr) {
+        std::fill_n(to, hidden_, Real(0));
+      } else {
+        std::copy_n(restart + k * job.restarts.state, hidden_, to);
+      }
     }
   }
 }

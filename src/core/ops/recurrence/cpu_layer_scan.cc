@@ -17,6 +17,7 @@ void CpuLayer<Real>::forward_scan(const ForwardPointers<Real>& call, const ScanS
   const Tape kept = call.tape() != nullptr ? tape(call.tape()) : Tape{};
   // All members are given, as zeroing them first would take a twentieth of a short call.
   cpu::CustomLayer<Real> layer{{.plan = rows,
+                                .restarts = restart_states(call.state_in(), call.form.state_pitch),
                                 .input = input_,
                                 .hidden = hidden_,
                                 .gates = G(),
@@ -66,6 +67,7 @@ void CpuLayer<Real>::forward_chunks(cpu::CustomLayer<Real>& layer, const ScanSpa
   cpu::CustomScanForward<Real> job;
   job.custom = layer.custom;
   job.plan = layer.plan;
+  job.restarts = layer.restarts;
   gates_from<Real>(layer.wx, job.gate);
   job.y = layer.y;
   job.y_bf16 = layer.y_bf16;
@@ -96,7 +98,7 @@ const cpu::ScanBackwardKernels<Real, Stored>& CpuLayer<Real>::scan_backward_kern
 /// summarised in parallel before they are scanned in parallel.
 template <class Real>
 template <class Stored>
-void CpuLayer<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, const BackwardSpace& space,
+void CpuLayer<Real>::scan_piece(const cpu::CustomScanBackward<Real, Stored>& job, const BackwardSpace& space,
                                 const Member& member) {
   const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
   const Index blocks = channel_vectors();
@@ -124,26 +126,40 @@ void CpuLayer<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, cons
     kernels.summary(job, part_of(chunk), space.chunks.at(chunk));
   }
   member.wait();
+  cpu::CustomScanBackward<Real, Stored> part_job = job;
   if (member.thread == 0) {
     // A chunk that is scanned at once is scanned again below, to the same bits: its offsets stay what enters it.
+    part_job.drestarts = {};
     for (Index chunk = chunks - 1; chunk >= 0; --chunk) {
       pass_chunk(space.chunks.at(chunk), chunk > 0, hidden_, space.dstate + span.slot * hidden_,
-                 [&](Real* state) { kernels.run(job, part_of(chunk), state); });
+                 [&](Real* state) { kernels.run(part_job, part_of(chunk), state); });
     }
   }
   member.wait();
+  // Chunks of a row whose gradients at resets make one sum keep theirs where their gains were.
+  const bool sums = job.drestarts.data != nullptr && job.drestarts.step == 0;
+  part_job.drestarts = job.drestarts;
   for (Index chunk = mine; chunk < end; ++chunk) {
-    kernels.run(job, part_of(chunk), space.chunks.at(chunk).offset);
+    if (sums) {
+      part_job.drestarts = {space.chunks.at(chunk).gain, 0, 0, 0};
+      std::fill_n(part_job.drestarts.data, hidden_, Real(0));
+    }
+    kernels.run(part_job, part_of(chunk), space.chunks.at(chunk).offset);
   }
   member.wait();
-  if (member.thread == 0) std::copy_n(space.chunks.at(0).offset, hidden_, space.dstate + span.slot * hidden_);
+  if (member.thread > 0) return;
+  std::copy_n(space.chunks.at(0).offset, hidden_, space.dstate + span.slot * hidden_);
+  Real* const sum = sums ? job.drestarts.at(job.plan.row_of[span.slot], 0) : nullptr;
+  for (Index chunk = chunks; sum != nullptr && chunk-- > 0;) {
+    for (Index i = 0; i < hidden_; ++i) sum[i] += space.chunks.at(chunk).gain[i];
+  }
 }
 
 /// `wx` is what the forward pass kept of the gates.
 template <class Real>
 template <class Stored>
 void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>& call, const BackwardSpace& space, const Stored* wx,
-                                   const PieceSpace<Stored>& piece) {
+                                   const PieceSpace<Stored>& piece, const cpu::RestartStates<Real>& drestarts) {
   const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
   const cpu::RowPlan& rows = batch_rows_.plan();
   const Index capacity = piece_capacity();
@@ -163,6 +179,8 @@ void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>& call, const Bac
   job.y_bf16 = {call.y().bf16, y_map, 1};
   job.dy_bf16 = {call.dy().bf16, dy_map, 1};
   job.state_in = space.state_in;
+  job.restarts = restart_states(call.state_in(), call.form.state_pitch);
+  job.drestarts = drestarts;
   // Elements from a cell of the piece to the next, and from a vector of channels to the next.
   constexpr bool rounded = !std::is_same_v<Stored, Real>;
   const Index cell_stride = rounded ? rounded_channels() : kernels_.lanes;
@@ -223,7 +241,7 @@ void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>& call, const Bac
 
 #define PENSTOCK_INSTANTIATE(Real, Stored)                                                                        \
   template void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>&, const BackwardSpace&, const Stored*, \
-                                              const PieceSpace<Stored>&);
+                                              const PieceSpace<Stored>&, const cpu::RestartStates<Real>&);
 PENSTOCK_INSTANTIATE(float, float)
 PENSTOCK_INSTANTIATE(float, std::uint16_t)
 PENSTOCK_INSTANTIATE(double, double)

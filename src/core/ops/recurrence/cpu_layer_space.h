@@ -49,6 +49,17 @@ ChunkSpace<Real> chunk_space(Carver<Real>& carver, Index chunks, Index channels)
 }
 
 template <class Real>
+template <class Value>
+cpu::RestartStates<Value> CpuLayer<Real>::restart_states(Value* states, Index pitch) const {
+  if (states == nullptr || restarts_ == Restarts::zeros) return {};
+  const Index row = restarts_ == Restarts::one ? 0 : restarts_ == Restarts::rows ? 1 : batch_rows_.steps();
+  return {.data = states + batch_rows_.rows() * hidden_,
+          .state = pitch * entering_rows() * hidden_,
+          .row = row * hidden_,
+          .step = restarts_ == Restarts::steps ? hidden_ : 0};
+}
+
+template <class Real>
 struct CpuLayer<Real>::Tape {
   Real* saved = nullptr;                // dense [cells, N, H]
   Real* prev = nullptr;                 // dense [cells, S, H]
@@ -114,6 +125,7 @@ struct CpuLayer<Real>::BackwardSpace {
   PieceSpace<std::uint16_t> rounded_piece;  // scan, instead, where gradients are rounded
   Real* scratch = nullptr;                  // [threads, transposed_scratch()]
   Real* dstate = nullptr;                   // [S, B, H]
+  Real* drestarts = nullptr;                // [S, B, H], of a state that all rows share: the share of each row
   Real* state_in = nullptr;                 // scan [B, H] in slot order
   ChunkSpace<Real> chunks;                  // scan, in chunks [chunks of a piece, H]
   cpu::RoundedGradients rounded;            // of all steps, instead of dwx, drh and operand

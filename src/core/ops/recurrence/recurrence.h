@@ -23,13 +23,14 @@ struct Recurrence {
 
   // How its tensors lie. dx lies like x, and dy like y, unless said otherwise; y may be a part of wider rows.
   SequenceStrides x_strides = {}, y_strides = {}, dx_strides = {}, dy_strides = {};
-  Index state_pitch = 1;           ///< From state to state of a row, in blocks of [B, H].
-  int alignment = call_alignment;  ///< Bytes that addresses of x, y and their gradients are multiples of.
-  int parameter_alignment = 0;     ///< Alignment of weights and their gradients; 0: as in a flat store
-  bool one_launch = false;         ///< GPUs, scan cells: a step of all rows is one launch. Not in exact mode.
-  bool add_dx = false;             ///< The backward pass adds to dx instead of writing it.
-  bool add_gradients = false;      ///< And to the gradients of weights.
-  bool keep_tape = false;          ///< The backward pass does not write to the tape.
+  Index state_pitch = 1;                ///< From state to state of a row, in blocks of all rows' states of a layer.
+  Restarts restarts = Restarts::zeros;  ///< Those of calls; state_in and dstate_in have blocks [state_rows(), H].
+  int alignment = call_alignment;       ///< Bytes that addresses of x, y and their gradients are multiples of.
+  int parameter_alignment = 0;          ///< Alignment of weights and their gradients; 0: as in a flat store
+  bool one_launch = false;              ///< GPUs, scan cells: a step of all rows is one launch. Not in exact mode.
+  bool add_dx = false;                  ///< The backward pass adds to dx instead of writing it.
+  bool add_gradients = false;           ///< And to the gradients of weights.
+  bool keep_tape = false;               ///< The backward pass does not write to the tape.
 
   // CPUs: what is stored in bfloat16 though it is computed with in float, as takes_bf16() allows it. dx is stored as x
   // is, and dy as y; of weights, the matrices.

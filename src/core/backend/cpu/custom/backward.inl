@@ -9,6 +9,9 @@ struct BackwardPointwise<Panel, Cell> {
   using Real = RealOf<Panel>;
   const DenseBackward<Real>& job;
 
+  Index states() const {
+    return static_cast<Index>(static_cast<const CustomBackward<Real>&>(job).custom.cell->cell.states.size());
+  }
   template <class Site>
   HWY_INLINE Real* dstate(const Site& at, Index k) const {
     return job.dstate + (k * job.plan.rows + at.slot) * job.hidden + at.unit;
@@ -99,10 +102,7 @@ class CustomGradients {
     const Index offset = row * job_.gates_stride + at.unit;
     for (int g = 0; g < G; ++g) L::store(result(g, j), job_.dwx + offset + g * H, at.count);
     for (int g = 0; g < G && job_.drh != job_.dwx; ++g) L::store(result(G + g, j), job_.drh + offset + g * H, at.count);
-    const bool clear = job_.plan.resets(at.slot, step_);
-    for (Index k = 0; k < states_; ++k) {
-      L::store(clear ? V(0) : result(2 * G + k, j), dstate(at, k), at.count);
-    }
+    for (Index k = 0; k < states_; ++k) L::store(result(2 * G + k, j), dstate(at, k), at.count);
     for (Index k = 0; k < learnt_; ++k) {
       L::store(result(2 * G + states_ + k, j), job_.dlearnt + (row * learnt_ + k) * H + at.unit, at.count);
     }

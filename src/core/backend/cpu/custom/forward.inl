@@ -6,6 +6,9 @@ struct TilePlace;
 template <class Panel, class Cell>
 requires(!Custom<Cell>) void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index slot_end,
                                        Index step, RowPlace<RealOf<Panel>>* places);
+template <class Real>
+HWY_INLINE typename Lanes<Real>::V StateOfNext(const RowPlace<Real>& row, Index k, Index restart_state, Index unit,
+                                               Index count, typename Lanes<Real>::V computed);
 
 /// Stands for the sizes that only the job knows.
 struct NothingKept {
@@ -78,7 +81,7 @@ HWY_INLINE void StoreCustom(const CustomForward<Real>& job, const RowPlace<Real>
   }
   for (Index k = 0; k < states; ++k) {
     Real* const next = k == 0 ? row.next_h : row.next_others + (k - 1) * row_state;
-    L::store(row.clear ? V(0) : result(k), next + unit, count);
+    L::store(StateOfNext(row, k, job.restarts.state, unit, count, result(k)), next + unit, count);
   }
 }
 

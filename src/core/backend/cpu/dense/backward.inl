@@ -20,7 +20,8 @@ struct BackwardPointwise {
     for (int k = 0; k < S; ++k) prev[k] = L::load(job.prev + (at.cell * S + k) * job.hidden + at.unit, at.count);
   }
 
-  HWY_INLINE Real* dstate(const BackwardSite& at, int k) const {
+  static constexpr Index states() { return S; }
+  HWY_INLINE Real* dstate(const BackwardSite& at, Index k) const {
     return job.dstate + (k * job.plan.rows + at.slot) * job.hidden + at.unit;
   }
 
@@ -59,8 +60,7 @@ struct BackwardPointwise {
 
   /// The gradient of the states before the step, as far as it does not pass through the recurrent product.
   HWY_INLINE void store_dprev(const BackwardSite& at, const V (&dprev)[S]) const {
-    const bool clear = job.plan.resets(at.slot, at.step);
-    for (int k = 0; k < S; ++k) L::store(clear ? V(0) : dprev[k], dstate(at, k), at.count);
+    for (int k = 0; k < S; ++k) L::store(dprev[k], dstate(at, k), at.count);
   }
 
   HWY_INLINE void gates(const BackwardSite& at) const {
@@ -141,6 +141,22 @@ HWY_INLINE void TransposedProduct(const DenseBackward<RealOf<Panel>>& job, const
   }
 }
 
+/// At a reset, the gradients of the states before the step belong to those that the row started again with.
+template <class Panel, class Cell>
+HWY_INLINE void LeaveGradients(const DenseBackward<RealOf<Panel>>& job, const BackwardSite& at, Index states) {
+  using L = Lanes<RealOf<Panel>>;
+  const BackwardPointwise<Panel, Cell> pointwise{job};
+  RealOf<Panel>* const to = job.drestarts.at(job.plan.row_of[at.slot], job.plan.time(at.slot, at.step));
+  for (Index k = 0; k < states; ++k) {
+    RealOf<Panel>* const from = pointwise.dstate(at, k);
+    if (to != nullptr) {
+      RealOf<Panel>* const sum = to + k * job.drestarts.state + at.unit;
+      L::store(L::load(sum, at.count) + L::load(from, at.count), sum, at.count);
+    }
+    L::store(typename L::V(0), from, at.count);
+  }
+}
+
 /// The product is the gradient of h through the gates that read R h or, of the second phase of a cell, that of the
 /// operand of its last gates.
 template <class Panel, class Cell, bool phase_two>
@@ -151,7 +167,7 @@ void FinishBackward(const DenseBackward<RealOf<Panel>>& job, const GradientPlace
   const BackwardPointwise<Panel, Cell> pointwise{job};
   for (Index slot = place.slot; slot < place.slot + place.rows; ++slot, acc += place.width) {
     const Index cell = job.plan.cells.at(job.plan.row_of[slot], job.plan.time(slot, step));
-    const bool clear = job.plan.resets(slot, step);
+    const bool restarts = job.plan.resets(slot, step);
     for (int w = 0; w < place.width; ++w) {
       const Index unit = place.first_unit + w * L::lanes;
       const Index count = std::min<Index>(L::lanes, head_size - unit);
@@ -159,11 +175,12 @@ void FinishBackward(const DenseBackward<RealOf<Panel>>& job, const GradientPlace
       const BackwardSite at{slot, step, cell, head * head_size + unit, count, head, unit};
       if constexpr (phase_two) {
         pointwise.first_phase(at, acc[w]);
-      } else if (!clear) {
+      } else {
         RealOf<Panel>* dh = pointwise.dstate(at, 0);
         typename L::V gradient = L::load(dh, count) + acc[w];
         if (job.clip > 0) gradient = Clamp(gradient, typename L::V(-job.clip), typename L::V(job.clip));
         L::store(gradient, dh, count);
+        if (restarts) LeaveGradients<Panel, Cell>(job, at, pointwise.states());
       }
     }
   }

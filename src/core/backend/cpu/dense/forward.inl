@@ -23,7 +23,8 @@ requires(!Custom<Cell>) void PlaceRows(const DenseForward<RealOf<Panel>>& job, c
     place.y_bf16 = job.y_bf16 == nullptr ? nullptr : job.y_bf16 + output;
     place.next_h = ends ? job.last + offset : job.h[(step + 1) & 1] + offset;
     place.next_others = ends ? job.last + state + offset : job.state + offset;
-    place.clear = !ends && plan.resets(slot, step + 1);
+    place.restarts = !ends && plan.resets(slot, step + 1);
+    place.restart = place.restarts ? job.restarts.at(row, plan.time(slot, step + 1)) : nullptr;
     if (job.saved != nullptr) {
       const Index cell = plan.cells.at(row, time);
       place.saved = job.saved + cell * Cell::saved * H;
@@ -78,7 +79,8 @@ requires(!Custom<Cell>) void TileGates(const DenseForward<RealOf<Panel>>& job, c
   using V = GatesOf<Panel>;
   const Index head_size = job.hidden / job.heads;
   const Index head_unit = place.head * head_size, head_operand = place.head * HeadStride<Panel>(head_size);
-  const ForwardPointwise<Panel, Cell> pointwise{job.hidden, job.plan.rows * job.hidden, job.streams};
+  const ForwardPointwise<Panel, Cell> pointwise{job.hidden, job.plan.rows * job.hidden, job.restarts.state,
+                                                job.streams};
   const bool input_is_there = job.wx != nullptr;
   for (int p = 0; p < rows * blocks; ++p) {
     const int sums = p * gate_count * width;

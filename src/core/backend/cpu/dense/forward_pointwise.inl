@@ -12,6 +12,15 @@ struct Site {
 template <class Real>
 constexpr bool StreamsLines = Lanes<Real>::lanes * sizeof(Real) == 64;
 
+/// State k with which a row's next step starts: `computed`, or the one of a reset.
+template <class Real>
+HWY_INLINE typename Lanes<Real>::V StateOfNext(const RowPlace<Real>& row, Index k, Index restart_state, Index unit,
+                                               Index count, typename Lanes<Real>::V computed) {
+  if (!row.restarts) return computed;
+  if (row.restart == nullptr) return typename Lanes<Real>::V(0);
+  return Lanes<Real>::load(row.restart + k * restart_state + unit, count);
+}
+
 template <class Panel, class Cell>
 struct ForwardPointwise {
   using Real = RealOf<Panel>;
@@ -19,7 +28,7 @@ struct ForwardPointwise {
   using V = GatesOf<Panel>;
   using At = Site<Real>;
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
-  Index hidden, state;  // H, B * H
+  Index hidden, state, restart_state;  // H, B * H, and that of RestartStates
   bool streams;
 
   /// The input product where it was made beforehand.
@@ -53,7 +62,7 @@ struct ForwardPointwise {
     L::store(y, at.row.y + at.unit, at.count);
   }
 
-  /// Writes the output, what training needs, and the state for the next step, cleared if a reset comes before it.
+  /// Writes the output, what training needs, and the state for the next step.
   HWY_INLINE void finish(const At& at, const V (&prev)[S], const V (&next)[S], const V (&save)[N]) const {
     const RowPlace<Real>& row = at.row;
     store_output(at, next[0]);
@@ -66,11 +75,12 @@ struct ForwardPointwise {
         L::store(next[k], row.every_state + (k - 1) * hidden + at.unit, at.count);
       }
     }
-    const V zero(0), h = row.clear ? zero : next[0];
+    const V h = StateOfNext(row, 0, restart_state, at.unit, at.count, next[0]);
     L::store(h, row.next_h + at.unit, at.count);
     round_operand(at, h, row.rounded);
     for (int k = 1; k < S; ++k) {
-      L::store(row.clear ? zero : next[k], row.next_others + (k - 1) * state + at.unit, at.count);
+      L::store(StateOfNext(row, k, restart_state, at.unit, at.count, next[k]),
+               row.next_others + (k - 1) * state + at.unit, at.count);
     }
   }
 

@@ -6,6 +6,12 @@ struct ScanPlace {
   Index row = 0, t = 0;  // backward passes only
 };
 
+/// Values of the state that a row starts again with, or zeros for null.
+template <class Real>
+HWY_INLINE typename Lanes<Real>::V Restarted(const Real* state, Index channel, Index count) {
+  return state == nullptr ? typename Lanes<Real>::V(0) : Lanes<Real>::load(state + channel, count);
+}
+
 /// The most sites of a tile of any panels.
 constexpr int kMostScanTileRows = 32;
 

@@ -17,7 +17,8 @@ struct ScanSite {
   Real* wx;                   // [G, H] or null
   std::uint16_t* rounded_wx;  // the same in bfloat16, or null
   Real* carry;                // [H] of its row
-  bool clear;                 // the state is zero before it
+  bool restarts;              // the state starts again before it
+  const Real* restart;        // [H] with this one, or null for zeros
 };
 
 /// Steps whose inputs lie evenly spaced in memory, in the order in which they are computed.
@@ -51,7 +52,8 @@ void NextSites(const ScanLayer<Real>& job, const ScanLayerPart& part, Index most
     site.wx = job.wx == nullptr ? nullptr : job.wx + gates;
     site.rounded_wx = job.rounded_wx == nullptr ? nullptr : job.rounded_wx + gates;
     site.carry = job.carry + slot * job.hidden;
-    site.clear = plan.resets(slot, step);
+    site.restarts = plan.resets(slot, step);
+    site.restart = site.restarts ? job.restarts.at(row, t) : nullptr;
     ++step;
   }
 }
@@ -98,7 +100,8 @@ void RunSiteGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Pan
       carry = site[m].carry + channel;
       h = L::load(carry, count);
     }
-    h = steps[m].advance(site[m].clear ? V(0) : h);
+    if (site[m].restarts) h = Restarted<Real>(site[m].restart, channel, count);
+    h = steps[m].advance(h);
     if constexpr (RoundsOperands<Panel>) {
       if (site[m].y_bf16 != nullptr) {
         StoreStored(h, site[m].y_bf16 + channel, count);

@@ -89,13 +89,14 @@ HWY_INLINE void StepForwards(const ScanForward<Real>& job, const ScanPart& part,
     const Index t = plan.time(part.slot, step);
     const Real* gates[Cell::gates];
     gate.at(t, gates);
-    const bool clear = plan.resets(part.slot, step);
+    const bool restarts = plan.resets(part.slot, step);
+    const Real* const restart = restarts ? job.restarts.at(row, t) : nullptr;
     Real* y = rounds ? nullptr : outputs.at(t);
     std::uint16_t* y_bf16 = rounds ? job.y_bf16.at(row, t) : nullptr;
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      const V before = clear ? V(0) : L::load(carry + channel, count);
+      const V before = restarts ? Restarted<Real>(restart, channel, count) : L::load(carry + channel, count);
       const auto step_of = StepAt<Cell>(job, {channel, count}, wx);
       V h;
       if constexpr (all) {
@@ -179,17 +180,20 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, c
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
-  const GateSteps<Real, Cell::gates> gate(job.gate, plan.row_of[part.slot]);
+  const Index row = plan.row_of[part.slot];
+  const GateSteps<Real, Cell::gates> gate(job.gate, row);
   Begin<Real>(part, effect);
   for (Index step = part.begin; step < part.end; ++step) {
+    const Index t = plan.time(part.slot, step);
     const Real* gates[Cell::gates];
-    gate.at(plan.time(part.slot, step), gates);
+    gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
+    const Real* const restart = clear ? job.restarts.at(row, t) : nullptr;
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const auto by = StepAt<Cell>(job, {channel, count}, wx);
-      const V before = clear ? V(0) : L::load(effect.offset + channel, count);
+      const V before = clear ? Restarted<Real>(restart, channel, count) : L::load(effect.offset + channel, count);
       L::store(by.advance(before), effect.offset + channel, count);
       MultiplyGain(by, clear, effect, channel, count);
     });
@@ -307,21 +311,31 @@ class FlowingBack {
   template <bool splits>
   HWY_INLINE void pass(AffineStep<V, splits> by, V dh, bool clear, Index channel, Index count) const {
     const V dy = before_ != nullptr ? LoadStored(before_ + channel, count) : V(0);
-    V passed;
-    if constexpr (!splits) {
-      passed = dy + by.a * dh;
-    } else {
-      by.b = dy;
-      if constexpr (all) {
-        passed = by.advance_all(dh);
-      } else {
-        passed = by.advance(dh);
-      }
-    }
-    L::store(clear ? dy : passed, carry_ + channel, count);
+    L::store(clear ? dy : through(by, dh, dy), carry_ + channel, count);
+  }
+
+  /// Adds the gradient of the state that a row started again with to `drestart` [C].
+  template <bool splits>
+  HWY_INLINE void leave(AffineStep<V, splits> by, V dh, Real* drestart, Index channel, Index count) const {
+    Real* const sum = drestart + channel;
+    L::store(L::load(sum, count) + through(by, dh, V(0)), sum, count);
   }
 
  private:
+  template <bool splits>
+  static HWY_INLINE V through(AffineStep<V, splits> by, V dh, V dy) {
+    if constexpr (!splits) {
+      return dy + by.a * dh;
+    } else {
+      by.b = dy;
+      if constexpr (all) {
+        return by.advance_all(dh);
+      } else {
+        return by.advance(dh);
+      }
+    }
+  }
+
   StepsOfRow<const Sequence> dy_;
   Index part_begin_;
   Real* carry_;
@@ -349,6 +363,8 @@ HWY_INLINE void StepBackwards(const ScanBackward<Real, Stored>& job, const Outpu
     const Stored* gates[Cell::gates];
     steps.gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
+    const Real* const restart = clear ? job.restarts.at(row, t) : nullptr;
+    Real* const drestart = clear ? job.drestarts.at(row, t) : nullptr;
     flow.set_step(step, t_before);
     const auto before = steps.state_before(step, t_before);
     Stored* out[Cell::gates];
@@ -358,13 +374,14 @@ HWY_INLINE void StepBackwards(const ScanBackward<Real, Stored>& job, const Outpu
       V wx[Cell::gates], dwx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const V dh = flow.load(channel, count);
-      const V previous = clear ? V(0) : before.load(channel, count);
+      const V previous = clear ? Restarted<Real>(restart, channel, count) : before.load(channel, count);
       const auto gates_step = GradientsAt<Cell>(job, {channel, count, row, t}, wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
         const GateSink<Stored>& sink = job.dgate[g];
         StoreStored(dwx[g], out[g] + channel / L::lanes * sink.vector_stride, sink.padded ? L::lanes : count);
       }
       flow.pass(gates_step.step(), dh, clear, channel, count);
+      if (drestart != nullptr) flow.leave(gates_step.step(), dh, drestart, channel, count);
     });
     t = t_before;
   }
