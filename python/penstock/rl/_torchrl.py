@@ -63,8 +63,9 @@ class _OneCall:
             hx = [state[:, 0].transpose(0, 1).contiguous() for state in states]
             if any(state.requires_grad or state[resets].any() for state in states):
                 restarts = [state.permute(2, 0, 1, 3) for state in states]
-        if restarts is None and layer.num_layers == 1:
-            y, _, *every = layer(x, hx, reset_mask=resets, every_state=True if count > 1 else None)
+        if layer.num_layers == 1:
+            every_state = True if count > 1 else None
+            y, _, *every = layer(x, hx, reset_mask=resets, every_state=every_state, reset_to=restarts)
             after = [state.unsqueeze(2) for state in (y, *(every[0] if every else ()))]
         else:
             y, last, _, episode = run_episodes(layer, x, hx, resets, restarts, None)

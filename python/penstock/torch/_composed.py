@@ -84,12 +84,22 @@ def unrolled(step, xs, state, reverse):
     return tuple(_stacked(each) for each in zip(*outputs)), state
 
 
+def _of_steps(restarts, steps, rows):
+    """Returns [T, B, H] from the states [n, H] of resets: one for all, one a row, or one a step, row after row."""
+    if len(restarts) in (1, rows):
+        return restarts.expand(steps, rows, -1)
+    return restarts.unflatten(0, (rows, steps)).transpose(0, 1)
+
+
 def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, around):
     """Runs one direction of a layer over x [T, B, I]. Returns the first `kept` states after each step, each [T, B, H],
     and the last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are
-    zeros. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel. `around` is None,
+    zeros. Each state [B + n, H] may hold those of its resets behind the initial ones. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel. `around` is None,
     or what _regularise.py does around a cell."""
     gates, _, scans = CELLS[cell]
+    count, rows = x.shape[:2]
+    restarts = [_of_steps(s[rows:], count, rows) for s in state] if state[0].shape[0] > rows else []
+    state = tuple(s[:rows] for s in state)
     weights = list(weights)
     weight_ih = weights.pop(0)
     weight_hh = None if scans else weights.pop(0)
@@ -111,6 +121,8 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
         a, b = terms_of(cell, wx, learnt)
         if around is not None:
             a, b = around.terms(a, b)
+        for restart in restarts:
+            b = torch.where(reset.unsqueeze(-1), b + a * restart, b)  # the scan starts again at zero
         a, b = a.transpose(0, 1), b.transpose(0, 1)
         lengths = None if valid is None else valid.sum(0)
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
@@ -126,8 +138,10 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
         reset = reset & valid
 
     def step(given, state):
-        wx, now, begins = given
-        if begins is not None:
+        wx, now, begins, *anew = given
+        if anew:
+            state = tuple(torch.where(begins.unsqueeze(-1), new, old) for new, old in zip(anew, state))
+        elif begins is not None:
             keep = (~begins).to(wx.dtype).unsqueeze(-1)
             state = tuple(s * keep for s in state)
         after = step_of_cell(_OfTensors, wx.chunk(gates, -1), recurrent, *state)
@@ -141,7 +155,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
         state = tuple(torch.where(now, new, old) for new, old in zip(after, state))
         return state, tuple(torch.where(now, new, torch.zeros_like(new)) for new in after[:kept])
 
-    return loop(step, (wx, valid, reset), tuple(state), reverse)
+    return loop(step, (wx, valid, reset, *restarts), state, reverse)
 
 
 def _packed_places(batch_sizes, offsets):

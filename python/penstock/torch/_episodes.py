@@ -112,12 +112,25 @@ def run_episodes(stack, input, hx, reset_mask, reset_to, every_state):
     return restored(y), last, [tuple(map(restored, others)) for others in every], episode
 
 
+def with_restarts(stack, x, states, reset_to):
+    """Returns the states before a call over x [B, T, I], zeros if empty, with those of its resets behind their rows."""
+    restarts = stack._as_tuple(reset_to, "reset_to")
+    _check_restarts(stack, restarts, x)
+    dims = max(state.dim() for state in restarts)
+
+    def rows_of(state):
+        while state.dim() < max(dims, 3):
+            state = state.unsqueeze(-2)
+        return state if dims < 3 else state.expand(-1, *x.shape[: dims - 2], -1).flatten(1, -2)
+
+    states = states or [x.new_zeros(stack.num_layers, x.shape[0], size) for size in stack._state_sizes()]
+    return tuple(torch.cat([state, rows_of(restart)], 1) for state, restart in zip(states, restarts))
+
+
 def run_from_states(stack, input, hx, reset_mask, reset_to, every_state):
     """Does what a stack does with `reset_mask` over an input with rows, and restarts from the states `reset_to`."""
     restarts = stack._as_tuple(reset_to, "reset_to")
     _check_restarts(stack, restarts, input if stack.batch_first else input.transpose(0, 1))
-    if not reset_mask.numel():
-        return stack(input, hx, None, reset_mask, every_state)
     entering = None if hx is None else stack._as_tuple(hx)
     y, last, every, episode = run_episodes(stack, input, entering, reset_mask, restarts, every_state)
     last = tuple(state[:, episode[:, -1]] for state in last)

@@ -98,6 +98,8 @@ def _(dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, ta
       batch_first, every_state, want_dx, want_dweights):  # fmt: skip
     shape = _state_shape(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first)
     _check_devices(x, dy, dstate, dstates, y, tape)
+    if state is not None:
+        shape = state.shape  # with the states of resets
     dx = x.new_empty(x.shape if want_dx else 0)
     dweights = [torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights] if want_dweights else []
     return dx, x.new_empty(shape, dtype=state_type(x.dtype)), dweights
@@ -384,7 +386,9 @@ class _Eager(torch.autograd.Function):
         dlast = _stacked_gradients(dstates)
         if dy is None and dlast is None and devery is None:
             return (None,) * len(ctx.needs_input_grad)
-        state = torch.stack(states) if states else None
+        state = None
+        if states:
+            state = states[0].unsqueeze(0) if count == 1 else torch.stack(states)
         dx, dstate, dweights = recurrent_backward(
             dy, dlast, devery, x, weights, state, lengths, batch_sizes, reset, y, tape, *form, every_state, need_x,
             need_weights,
@@ -411,8 +415,9 @@ _eager = torch.ops.penstock.recurrent_eager.default._op  # the function behind t
 def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state):
     """Runs the op `penstock::recurrent` with gradients, autocast. Returns [y, last states..., every state if wanted].
 
-    `states` is empty (zeros) or has the states, each [layers * directions, B, H]. `rows` is (lengths, batch_sizes,
-    reset).
+    `states` is empty (zeros) or has the states, each [layers * directions, B, H]. With a reset, B + n states say where
+    rows start again: the last n are one for all rows, one a row, or one a step, row after row. `rows` is (lengths,
+    batch_sizes, reset).
     """
     x = autocast_sequence(x)
     is_recorded = _is_recorded()

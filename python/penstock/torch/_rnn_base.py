@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._cell_forms import CELLS
 from .._keywords import check_unknown
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
-from ._episodes import run_from_states
+from ._episodes import run_from_states, with_restarts
 from ._cell_names import CellNote
 from ._ops import autocast_sequence, run_layers
 from ._projection import run_projected
@@ -56,9 +56,10 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
             reset_to: The states that ``reset_mask`` starts again with; they get gradients. One for all rows
                 ``[num_layers, H]``, one for each row ``[num_layers, B, H]``, or one for each step
                 ``[num_layers, B, T, H]``, read at the resets only. For cells with several states, a tuple of them.
-                None: zeros. The call cuts the rows at the resets and runs the parts as rows; the host waits for their
-                number on a GPU, except in CUDA graphs and ``torch.compile``. It needs ``reset_mask`` and an input with
-                rows; ``lengths`` and ``bidirectional`` are not supported.
+                None: zeros. On a GPU, and in layers with ``proj_size`` or noise, the call cuts the rows at the resets and
+                runs the parts as rows; the host waits for their number on a GPU, except in CUDA graphs and
+                ``torch.compile``. It needs ``reset_mask`` and an input with rows; ``lengths`` and ``bidirectional`` are
+                not supported.
 
         Returns:
             The outputs ``[T, B, directions * H]`` in the layout of the input, and the last states in the shape of
@@ -84,8 +85,10 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
             check_lengths(lengths, input.shape[0 if self.batch_first else 1])
         if reset_mask is not None:
             check_reset_mask(reset_mask, input.shape[:2], input.device)
-            if reset_to is not None:
-                return run_from_states(self, input, hx, reset_mask, reset_to, every_state)
+            if reset_to is not None and reset_mask.numel():
+                if input.is_cuda or self.proj_size > 0 or self._noise:
+                    return run_from_states(self, input, hx, reset_mask, reset_to, every_state)
+                states = with_restarts(self, input if self.batch_first else input.transpose(0, 1), states, reset_to)
             if not self.batch_first:
                 reset_mask = reset_mask.t().contiguous()  # here, so that the backward pass need not copy it again
         return self._leaving(self._run(input, states, (lengths, None, reset_mask), every_state), every_state)

@@ -34,12 +34,17 @@ def _fold(tensor, dim, size, axis):
     return tensor.movedim(0, axis).flatten(axis, axis + 1)
 
 
+def _size_of_call(tensor, dim, axis):
+    return (tensor if dim is None else tensor.select(dim, 0)).shape[axis]
+
+
 def batch_recurrent(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form):
     """Runs calls that share their weights as rows of one call with one tape, and others one by one."""
-    if _is_batched(dims[1]) or batch_sizes is not None:
-        return _batch_by_loop(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form)
     _, _, _, batch_first, _, every_state = form
     rows = 0 if batch_first else 1
+    restarts = state is not None and _size_of_call(state, dims[2], 2) != _size_of_call(x, dims[0], rows)
+    if _is_batched(dims[1]) or batch_sizes is not None or restarts:
+        return _batch_by_loop(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form)
     y, last, tape, states = op(
         _fold(x, dims[0], size, rows),
         weights,

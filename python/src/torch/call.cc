@@ -170,10 +170,18 @@ void RecurrentCall::validate_weights(const CellInfo& cell) {
   }
 }
 
-void RecurrentCall::validate_state() const {
+void RecurrentCall::take_restarts(Index entering_rows) {
+  if (!reset || packed) return;
+  for (const Restarts these : {Restarts::steps, Restarts::rows, Restarts::one, Restarts::zeros}) {
+    if (state_rows(these, rows, steps) == entering_rows) restarts = these;
+  }
+}
+
+void RecurrentCall::validate_state() {
   if (!state) return;
-  check(state.sizes() == state_sizes(), "state must be [S, layers * directions, B, H] = ", state_sizes(), ", not ",
-        state);
+  if (state.dim() == 4) take_restarts(state.size(2));
+  check(state.sizes() == entering_sizes(), "state must be [S, layers * directions, B, H] = ", state_sizes(),
+        ", with a reset also of B + 1, 2 * B or B + B * T rows, not ", state);
 }
 
 void RecurrentCall::validate_rows() const {

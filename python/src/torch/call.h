@@ -55,6 +55,7 @@ struct RecurrentCall {
   std::unique_ptr<PackedRows> packed;
   RecurrentSpec spec;
   Index rows = 0, steps = 0, states = 0;
+  Restarts restarts = Restarts::zeros;
 
   void take_tensors(Arguments& arguments);
   /// Takes lengths, batch_sizes and reset.
@@ -63,18 +64,22 @@ struct RecurrentCall {
   /// Checks shapes, types and devices of tensors, which the library does not see, and computes the derived members.
   void validate();
 
+  /// Finds out from the rows of the states before the call which ones resets start again with.
+  void take_restarts(Index entering_rows);
+
   /// Returns true if there are no rows.
   bool empty() const { return packed == nullptr && rows == 0; }
   Sizes y_sizes() const { return sequence_sizes(spec.output_size()); }
   /// Returns the sizes of the states other than the output after each step; [0] unless every_state is set.
   Sizes every_state_sizes() const;
   Sizes state_sizes() const { return {states, slots(), rows, spec.hidden_size}; }
+  Sizes entering_sizes() const { return {states, slots(), state_rows(restarts, rows, steps), spec.hidden_size}; }
 
  private:
   Sizes sequence_sizes(Index channels) const;
   Index slots() const { return spec.layers * spec.directions(); }
   void validate_weights(const CellInfo& cell);
-  void validate_state() const;
+  void validate_state();
   void validate_rows() const;
   void validate_devices() const;
 };

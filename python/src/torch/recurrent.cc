@@ -155,6 +155,7 @@ class ProgramCall {
   void take_rows() {
     form_.rows = batch_.rows = call_.rows;
     form_.steps = batch_.steps = call_.steps;
+    form_.restarts = batch_.restarts = call_.restarts;
     if (call_.packed) {
       cu_seqlens_ = call_.packed->cu_seqlens(call_.x);
       batch_.cu_seqlens = cu_seqlens_.data<Index>();
@@ -282,9 +283,10 @@ void copy_states(const std::vector<TorchTensor>& states, const TorchTensor& whol
   }
 }
 
-/// Returns the states before a call as one tensor [S, layers * directions, B, H].
-TorchTensor entering(const RecurrentCall& call, const std::vector<TorchTensor>& states) {
-  const Sizes sizes = call.state_sizes();
+/// Returns the states before a call, and those of its resets, as one tensor [S, layers * directions, B + n, H].
+TorchTensor entering(RecurrentCall& call, const std::vector<TorchTensor>& states) {
+  if (states.front().dim() == 3) call.take_restarts(states.front().size(1));
+  const Sizes sizes = call.entering_sizes();
   check_states(call, states, {sizes.begin() + 1, sizes.end()});
   if (states.size() == 1) return states.front().as_entry();
   if (call.x.is_cuda()) return stack(states);
@@ -395,7 +397,7 @@ void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
         "dstates must be of the shape of the states, with every_state");
   const DeviceGuard guard(call.x);
   TorchTensor dx = call.x.empty(want_dx ? call.x.sizes() : Sizes{0}, call.x.dtype());
-  TorchTensor dstate = call.x.empty(call.state_sizes(), state_type(call.x));
+  TorchTensor dstate = call.x.empty(call.entering_sizes(), state_type(call.x));
   std::vector<TorchTensor> dweights;
   if (call.empty()) {
     dweights = zero_gradients(call);
