@@ -115,7 +115,7 @@ PENSTOCK_COST(sums, "chip_sums", 500);                ///< Exchange of sums amon
 PENSTOCK_COST(pair_sums, "pair_sums", 420);           ///< Exchange of sums in clusters of two
 PENSTOCK_COST(block_sums, "block_sums", 60);          ///< Exchange of sums within one block
 PENSTOCK_COST(backward, "chip_backward", 250);        ///< Further time of a step of a backward pass
-PENSTOCK_COST(means, "chip_means", 2700);             ///< An exchange of means over a head, without its bytes
+PENSTOCK_COST(means, "chip_means", 1300);             ///< An exchange of means over a head, without its bytes
 PENSTOCK_COST(step, "chip_step", 1.27);               ///< A step, as a multiple of the sum of its parts
 PENSTOCK_COST(start, "chip_start", 17e3);             ///< Time before the first step
 PENSTOCK_END_COSTS(chip);

@@ -110,49 +110,31 @@ TEST(ExchangeProtocols, MeansInsideACluster) {
 // ---- means over a head on the whole chip: chip_means.cuh ------------------------------------------------------------
 
 struct ChipMeanOptions {
-  int clusters = 2, blocks = 2, steps = 20, buffers = layout::ChipShape::exchanges, cleared_behind = 2;
-  bool waits_for_parts = true, rearms = true, waits = true, clears = true, fences = true, waits_for_states = true;
+  int blocks = 3, rows = 2, steps = 20, buffers = layout::ChipShape::exchanges, cleared_behind = 2;
+  bool joins_rows = true;
+  bool waits_for_parts = true, waits = true, clears = true, fences = true, waits_for_states = true;
 };
 
-/// A warp of each block has one row. The blocks of a cluster send the parts of row r to block r, whose first warp joins
-/// and publishes them, as a piece that is its own flag. A cluster of one block publishes its parts at once. Then the
-/// warps send h.
+/// A warp of each block has one row, and publishes its part as a piece that is its own flag. The first warp of block r
+/// joins the parts of row r and publishes the whole, or every warp reads all parts of its row. Then the warps send h.
 class ChipMeanExchange {
  public:
   ChipMeanExchange(Machine& machine, const ChipMeanOptions& options)
-      : machine_(machine),
-        of_(options),
-        meeting_(warps()),
-        memory_(machine, warps(), kNothing),
-        blocks_(at(options.clusters * options.blocks)) {
-    for (Block& block : blocks_) block.parts.assign(at(of_.blocks), kNothing);
+      : of_(options), meeting_(warps()), memory_(machine, warps(), kNothing) {
     for (int warp = 0; warp < warps(); ++warp) machine.add(run(warp));
   }
 
  private:
-  struct Block {
-    std::vector<int> parts;  // [source] of the row that this block joins
-    PhaseBarrier barrier = {};
-  };
-
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  int rows() const { return of_.blocks; }
-  int warps() const { return of_.clusters * of_.blocks * rows(); }
-  int buffer(int number) const { return (number & (of_.buffers - 1)) * (warps() + rows() * of_.clusters); }
+  int warps() const { return of_.blocks * of_.rows; }
+  int buffer(int number) const { return (number & (of_.buffers - 1)) * (2 * warps() + of_.rows); }
   int state_at(int number, int warp) const { return buffer(number) + warp; }
-  int mean_at(int number, int row, int cluster) const {
-    return buffer(number) + warps() + row * of_.clusters + cluster;
-  }
-  /// What a cluster publishes of a row.
-  static int mean_of(int number, int row, int cluster) { return 10000 + value_of(number, row * 10 + cluster); }
+  int part_at(int number, int warp) const { return buffer(number) + warps() + warp; }
+  int whole_at(int number, int row) const { return buffer(number) + 2 * warps() + row; }
+  static int whole_of(int number, int row) { return 10000 + value_of(number, row); }
 
   Agent run(int warp) {
-    const int block = warp / rows(), row = warp % rows(), cluster = block / of_.blocks, rank = block % of_.blocks;
-    const bool joins = of_.blocks == 1 || row == 0;
-    const int joined = rank;
-    Block& own = blocks_[at(block)];
-    co_await Step();
-    if (row == 0) own.barrier.init(1), own.barrier.expect_bytes(of_.blocks);
+    const int block = warp / of_.rows, row = warp % of_.rows;
+    const bool joins = of_.joins_rows && row == 0 && block < of_.rows;
     const int meeting = meeting_.arrive();
     while (!meeting_.over(meeting)) co_await Step();
     for (int step = 0; step < of_.steps; ++step) {
@@ -164,62 +146,55 @@ class ChipMeanExchange {
         } while (of_.waits_for_states && got == kNothing);
         demand(got == value_of(step - 1, source), "a warp multiplies by h of another step");
       }
-      if (of_.blocks > 1) {
-        machine_.later([this, to = cluster * of_.blocks + row, rank, value = value_of(step, warp)] {
-          blocks_[at(to)].parts[at(rank)] = value;
-          blocks_[at(to)].barrier.complete(1);
-        });
-      }
-      if (joins) {
-        while (of_.blocks > 1 && of_.waits_for_parts && !own.barrier.passed(step & 1)) co_await Step();
-        if (of_.rearms) own.barrier.expect_bytes(of_.blocks);
-        for (int source = 0; source < of_.blocks && of_.blocks > 1; ++source) {
-          co_await Step();
-          const int sender = (cluster * of_.blocks + source) * rows() + joined;
-          demand(own.parts[at(source)] == value_of(step, sender), "a warp joins a part of another step");
-        }
-        memory_.store(warp, mean_at(step, joined, cluster), mean_of(step, joined, cluster));
-      }
-      for (int source = 0; source < of_.clusters; ++source) {
+      memory_.store(warp, part_at(step, warp), value_of(step, warp));
+      for (int source = 0; source < of_.blocks && (joins || !of_.joins_rows); ++source) {
+        const int sender = source * of_.rows + (joins ? block : row);
         int got = kNothing;
         do {
           co_await Step();
-          got = memory_.load(warp, mean_at(step, row, source));
+          got = memory_.load(warp, part_at(step, sender));
+        } while (of_.waits_for_parts && got == kNothing);
+        demand(got == value_of(step, sender), "a warp joins a part of another step");
+      }
+      if (joins) memory_.store(warp, whole_at(step, block), whole_of(step, block));
+      if (of_.joins_rows) {
+        int got = kNothing;
+        do {
+          co_await Step();
+          got = memory_.load(warp, whole_at(step, row));
         } while (of_.waits && got == kNothing);
-        demand(got == mean_of(step, row, source), "a warp reads a mean of another step");
+        demand(got == whole_of(step, row), "a warp reads a mean of another step");
       }
       memory_.store(warp, state_at(step, warp), value_of(step, warp));
       co_await Step();
       if (step >= 2) memory_.store(warp, state_at(step - 2, warp), kNothing);
-      if (joins && of_.clears && step >= of_.cleared_behind) {
-        memory_.store(warp, mean_at(step - of_.cleared_behind, joined, cluster), kNothing);
+      if (of_.clears && step >= of_.cleared_behind) {
+        memory_.store(warp, part_at(step - of_.cleared_behind, warp), kNothing);
+        if (joins) memory_.store(warp, whole_at(step - of_.cleared_behind, block), kNothing);
       }
       if (of_.fences && step % layout::ChipShape::fenced == layout::ChipShape::fenced - 1) memory_.fence(warp);
     }
   }
 
-  Machine& machine_;
   ChipMeanOptions of_;
   MeetingPoint meeting_;
   ChipMemory memory_;
-  std::vector<Block> blocks_;
 };
 
 TEST(ExchangeProtocols, MeansOnTheWholeChip) {
   using Options = ChipMeanOptions;
   const auto check_both = [](const Options& whole) {
     check<ChipMeanExchange, Options>(
-        whole, {{"waiting until a mean is there", [](Options& o) { o.waits = false; }},
+        whole, {{"waiting until a part is there", [](Options& o) { o.waits_for_parts = false; }},
                 {"waiting until h is there", [](Options& o) { o.waits_for_states = false; }},
                 {"clearing what was read", [](Options& o) { o.clears = false; }},
                 {"the exchanges before a mean is cleared", [](Options& o) { o.cleared_behind = 0; }}});
   };
   check_both({});
-  check_both({.clusters = 3, .blocks = 1});
-  check<ChipMeanExchange, Options>({}, {{"the wait for all parts", [](Options& o) { o.waits_for_parts = false; }},
-                                        {"announcing the next parts", [](Options& o) { o.rearms = false; }}});
+  check_both({.joins_rows = false});
+  check<ChipMeanExchange, Options>({}, {{"waiting until a mean is there", [](Options& o) { o.waits = false; }}});
   // Few blocks come around all buffers before a late store is seen.
-  check<ChipMeanExchange, Options>({.clusters = 2, .blocks = 1, .steps = 48},
+  check<ChipMeanExchange, Options>({.blocks = 2, .rows = 1, .steps = 48, .joins_rows = false},
                                    {{"the fence behind what was cleared", [](Options& o) { o.fences = false; }},
                                     {"half of the buffers", [](Options& o) { o.buffers /= 2; }}});
 }

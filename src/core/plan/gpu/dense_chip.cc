@@ -194,8 +194,9 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   work.operands = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
   work.slots = c.slots();
   work.backward = c.backward;
-  const double means = shape.mean_exchanges * cost.chip.means +
-                       (shape.chip_mean_bytes() + shape.published_bytes()) / cost.chip.gathered_bytes;
+  const int read = shape.joins_rows() ? 1 : shape.parts_of_team();  // parts of a row
+  const double means = shape.mean_exchanges * cost.chip.means * (shape.joins_rows() ? 2 : 1) +
+                       shape.rows * read * shape.mean_pieces * 16 / cost.chip.gathered_bytes;
   return means + (shape.direct ? direct_step_time(work, cost) : staged_step_time(work, cost));
 }
 

@@ -73,17 +73,22 @@ struct ChipShape : ClusterShape {
     return sent_values(backward) * blocks_of_team() * pieces() * rows * 16 + published_bytes();
   }
 
-  // Means over a head (ClusterShape): the CTAs of a cluster send the parts of a row to one of them, which publishes
-  // their sum; without clusters, every part is published.
+  // Means over a head (ClusterShape): every CTA publishes parts of the rows.
   PENSTOCK_LAYOUT int chip_part_slots() const { return common_divisor(cell_slots(), blocks); }
-  PENSTOCK_LAYOUT int parts_of_cluster() const { return blocks_of_cluster() / chip_part_slots(); }
-  PENSTOCK_LAYOUT int published_parts() const { return cluster > 1 ? clusters : clusters * parts_of_cluster(); }
-  PENSTOCK_LAYOUT int published_bytes() const { return rows * published_parts() * mean_pieces * 16; }
-  PENSTOCK_LAYOUT int rows_of_rank() const { return (rows + cluster - 1) / cluster; }
-  PENSTOCK_LAYOUT int chip_mean_bytes() const {
-    if (mean_exchanges == 0 || cluster == 1) return 0;
-    return rows_of_rank() * (parts_of_cluster() * mean_pieces + mean_exchanges) * 16;
+  /// Blocks of a part: of the 8 lanes, or of all lanes of a warp that have blocks of one row.
+  PENSTOCK_LAYOUT int part_blocks() const {
+    const int slots = chip_part_slots();
+    return slots == cell_slots() ? slots * common_divisor(blocks / slots, 4) : slots;
   }
+  PENSTOCK_LAYOUT int parts_of_team() const { return blocks_of_team() / part_blocks(); }
+  /// Returns whether a CTA joins each row: a second exchange takes less time than reading so many parts everywhere.
+  PENSTOCK_LAYOUT bool joins_rows() const {
+    constexpr int most = 512;
+    return rows * parts_of_team() > most;
+  }
+  /// Parts of a row and, if a CTA joins them, the whole.
+  PENSTOCK_LAYOUT int published_parts() const { return parts_of_team() + (joins_rows() ? 1 : 0); }
+  PENSTOCK_LAYOUT int published_bytes() const { return rows * published_parts() * mean_pieces * 16; }
   /// Bytes per block and row that a step reads, and that it writes through shared memory.
   PENSTOCK_LAYOUT int read_bytes(bool backward) const { return backward ? read_pieces() * 16 : ring_bytes(); }
   PENSTOCK_LAYOUT int own_gates_bytes(bool backward) const {
@@ -103,8 +108,7 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int chip_out_at(bool backward) const {
     return chip_ring_at(backward) + blocks * rows * stages * read_bytes(backward);
   }
-  PENSTOCK_LAYOUT int chip_means_at(bool backward) const {
+  PENSTOCK_LAYOUT int chip_shared_bytes(bool backward) const {
     return chip_out_at(backward) + warps() * 4 * written_bytes(backward);
   }
-  PENSTOCK_LAYOUT int chip_shared_bytes(bool backward) const { return chip_means_at(backward) + chip_mean_bytes(); }
 };

@@ -31,12 +31,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
   const SumBarriers barriers = SumBarriers::make(shared);
   const Exchange exchange = Exchange::of(all.exchange, team, all.teams);
-#ifdef PENSTOCK_MEANS
-  if (kCluster > 1 && threadIdx.x == 0) {
-    ChipMeans::init<0>((CopyBarrier*)shared + SumBarriers::count, team.rank);
-    ShowBarriers();
-  }
-#endif
 
   ChipMatrix matrix;
   {
@@ -128,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   };
 
 #ifdef PENSTOCK_MEANS
-  ChipMeans means = {slots, exchange, team, shared, base, SumBarriers::count * 8, kChip.chip_means_at(true)};
+  ChipMeans means = {slots, exchange, team.cluster * kCluster + team.rank};
   means.find_parts();
 #endif
   SumBarriers::meet();
@@ -146,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     };
     Real dwx[kSlots][kGates], drh[kSlots][kGates];
     if (WarpWorks(0)) {
-      means.round = means.number = i;
+      means.number = i;
       GradientsWithMeans<Rule>(
           slots, means, [&](int s) { return ring_of(s, step); }, step, lane, team.head, args, wait_for_sums,
           [&](int s) { return i > 0 ? Total(shared, sums_at[s], 0, (i - 1) & 1) : 0.0f; }, dwx, drh);

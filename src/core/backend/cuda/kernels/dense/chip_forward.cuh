@@ -26,12 +26,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
   const SumBarriers barriers = SumBarriers::make(shared);
   const Exchange exchange = Exchange::of(all.exchange, team, all.teams);
-#ifdef PENSTOCK_MEANS
-  if (kCluster > 1 && threadIdx.x == 0) {
-    ChipMeans::init<0>((CopyBarrier*)shared + SumBarriers::count, team.rank);
-    ShowBarriers();
-  }
-#endif
 
   ChipMatrix matrix;
   {
@@ -101,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (sends(s)) exchange.send(0, sent_at[s], piece);
   }
 #ifdef PENSTOCK_MEANS
-  ChipMeans means = {slots, exchange, team, shared, base, SumBarriers::count * 8, kChip.chip_means_at(false)};
+  ChipMeans means = {slots, exchange, team.cluster * kCluster + team.rank};
   means.find_parts();
 #endif
   SumBarriers::meet();
@@ -126,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     barriers.wait(step);
 #ifdef PENSTOCK_MEANS
     CellForward made[kSlots];
-    means.round = step, means.number = step + kFirstExchange;
+    means.number = step + kFirstExchange;
     const auto product = [&](int s, int g) { return Total(shared, sums_at[s], g, step & 1); };
     if (WarpWorks(0)) ApplyWithMeans<Rule>(slots, means, wx, step, lane, team.head, args, product, made);
 #pragma unroll

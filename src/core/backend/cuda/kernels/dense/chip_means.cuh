@@ -1,34 +1,30 @@
-// Means over the units of a head in passes over many clusters. The CTAs of a cluster send the parts of a row to the CTA
-// that joins them, which sends the part of the cluster to all CTAs of the team through the second-level cache, as
-// pieces that are their own flags (chip_exchange.cuh). They lie in the buffer of the step's own exchange, and are
-// cleared with it: whoever has all sums of a step knows that all CTAs have read the means of the step before. Without
-// clusters, the parts of a CTA go to the team at once.
+// Means over the units of a head in passes over many CTAs, which exchange parts of a row through the second-level
+// cache, as pieces that are their own flags (chip_exchange.cuh). All CTAs join the parts of their rows. Where these are
+// many, one CTA of the team joins each row and publishes the whole. Pieces lie in the buffer of the step's own
+// exchange, and are cleared with it: whoever has all sums of a step knows that all CTAs have read the means of the step
+// before.
 //
 // Needs chip.cuh and the slots of the pass.
 
 constexpr int kValues = kSlots;
 #include "backend/cuda/kernels/dense/means.cuh"
 
-constexpr int kPartSlots = kChip.chip_part_slots(), kOwnParts = kSlots / kPartSlots, kPartUnits = 8 * kPartSlots;
-/// Parts of a row in a cluster, and those that all CTAs of the team join.
-constexpr int kPartsOfCluster = kChip.parts_of_cluster(), kPublished = kChip.published_parts();
-constexpr int kPublishedUnits = kCluster > 1 ? kPartsOfCluster* kPartUnits : kPartUnits;
+constexpr int kPartSlots = kChip.chip_part_slots(), kOwnParts = kSlots / kPartSlots;
+constexpr int kPartUnits = kChip.part_blocks() * 8, kPartsOfRow = kChip.parts_of_team();
+/// Lanes of a part.
+constexpr int kPartLanes = kPartUnits / kPartSlots;
 constexpr bool kFullHead = kHead == kChip.blocks_of_team() * 8;
 static_assert(kSlots % kPartSlots == 0);
 
 struct ChipMeans {
-  static constexpr int joiners = 8;  // lanes that join the parts of a row
-  static constexpr int working = (kBlocks * kRows + 4 * kSlots - 1) / (4 * kSlots);  // warps with slots
-  static constexpr int rows_of_rank = kChip.rows_of_rank();                          // at most
+  static constexpr int working = (kBlocks * kRows + 4 * kSlots - 1) / (4 * kSlots);                 // warps with slots
+  static constexpr int team_size = kClusters * kCluster;                                            // CTAs
+  static constexpr int joined_rows = kChip.joins_rows() ? (kRows + team_size - 1) / team_size : 0;  // of a CTA, at most
   const Slot (&slots)[kSlots];
   const Exchange& exchange;
-  const Team& team;
-  char* shared;
-  unsigned base;                                  // its address
-  int barriers, buffers;                          // bytes from there
-  int round = 0;                                  // of the exchanges
+  const int rank;                                 // of the CTA in the team
   int number = 0;                                 // of the step's own exchange
-  int row[kOwnParts] = {}, part[kOwnParts] = {};  // of the team, and of the row in the cluster
+  int row[kOwnParts] = {}, part[kOwnParts] = {};  // of the team, and of the row
   bool inside[kOwnParts] = {};
   char* tape[kOwnParts] = {};  // of each part's row and step; null: this thread writes no means
 
@@ -37,51 +33,7 @@ struct ChipMeans {
     for (int p = 0; p < kOwnParts; ++p) {
       inside[p] = LaneWorks(p * kPartSlots);
       row[p] = Held(RowOfSlot(p * kPartSlots));
-      const int first = team.cluster * kChip.blocks_of_cluster();
-      part[p] = Held(inside[p] ? (slots[p * kPartSlots].place.block - first) / kPartSlots : 0);
-    }
-  }
-
-  PENSTOCK_DEVICE constexpr int pitch(int exchange) {
-    return (kPartsOfCluster * MeanExchanges::pieces(exchange) | 1) * 16;
-  }
-  PENSTOCK_DEVICE constexpr int buffer_at(int exchange) {
-    int at = 0;
-    for (int i = 0; i < exchange; ++i) at += rows_of_rank * pitch(i);
-    return at;
-  }
-  /// Returns the bytes that a CTA receives of its cluster.
-  template <int kExchange>
-  PENSTOCK_DEVICE int expected(int rank) {
-    constexpr int of_row = kPartsOfCluster * MeanExchanges::pieces(kExchange) * 16;
-    return (kRows - rank + kCluster - 1) / kCluster * of_row;
-  }
-  /// By one thread, before the CTAs meet.
-  template <int kExchange>
-  PENSTOCK_DEVICE void init(CopyBarrier* barriers, int rank) {
-    if constexpr (kCluster > 1 && kExchange < MeanExchanges::of.count) {
-      barriers[kExchange].init(1);
-      if (rank < kRows) barriers[kExchange].expect(expected<kExchange>(rank));
-      init<kExchange + 1>(barriers, rank);
-    }
-  }
-
-  /// Returns the address of the pieces of a published part.
-  template <int kExchange>
-  __device__ __forceinline__ char* published(int of_row, int of_part) const {
-    constexpr int before = MeanExchanges::pieces_before(kExchange) * kRows * kPublished;
-    constexpr int pieces = MeanExchanges::pieces(kExchange);
-    return exchange.buffer(number) + Exchange::own_bytes + (before + (of_row * kPublished + of_part) * pieces) * 16;
-  }
-  template <int kExchange, int M, int N>
-  __device__ __forceinline__ void publish(const PartOfUnits<M, N>& of, int of_row, int of_part) const {
-    const auto sendable = [](unsigned word) { return word == kAbsent ? 0x7fffffffu : word; };
-    char* const to = published<kExchange>(of_row, of_part);
-#pragma unroll
-    for (int q = 0; q < PartOfUnits<M, N>::pieces; ++q) {
-      const uint4 v = of.piece(q);
-      if ((int)threadIdx.x % 8 != q) continue;
-      WriteShared(to + q * 16, make_uint4(sendable(v.x), sendable(v.y), sendable(v.z), sendable(v.w)));
+      part[p] = Held(inside[p] ? slots[p * kPartSlots].place.block / kChip.part_blocks() : 0);
     }
   }
 
@@ -89,28 +41,29 @@ struct ChipMeans {
   __device__ __forceinline__ void average(Values (&x)[N], Values (&square)[K]) {
     using Part = PartOfUnits<M, N>;
     static_assert(Part::pieces <= 8);
-    const int lane = (int)threadIdx.x % 8;
 #pragma unroll
     for (int p = 0; p < kOwnParts; ++p) {
-      Part own =
-          Part::of(x, p * kPartSlots, kPartSlots, [&](int i) { return kFullHead || slots[i].place.unit < kHead; });
-      own.template join_lanes<1, 8, kFullHead>();
-      if (!kExchanges || !inside[p]) continue;
-      if constexpr (kCluster > 1) {
-        send<kExchange>(own, p);
-      } else {
-        publish<kExchange>(own, row[p], slots[p * kPartSlots].place.block / kPartSlots);
-      }
+      const auto exists = [&](int i) { return kFullHead || slots[i].place.unit < kHead; };
+      const auto own = Part::of(x, p * kPartSlots, kPartSlots, exists).template join_shares<1, kPartLanes, kFullHead>();
+      if (kExchanges && inside[p]) publish<kExchange, kPartLanes, Part>(own, row[p], part[p]);
     }
-    if constexpr (kCluster > 1) join_cluster<kExchange, M, N>();
+    for_joined_rows([&](int of_row) {
+      const auto whole = gather<kExchange, 32, kPartsOfRow, Part>(of_row, 0);
+      publish<kExchange, 32, Part>(whole, of_row, kPartsOfRow);
+    });
 #pragma unroll
     for (int p = 0; p < kOwnParts; ++p) {
       Part all = Part::none();
-      if (kExchanges) all = gather<kExchange, M, N>(row[p]);
-      all.template join_lanes<1, joiners, kFullHead && kPublished % joiners == 0>();
+      if constexpr (joined_rows > 0) {
+        if (kExchanges)
+          all = Part::template of_shares<1>(gather<kExchange, Part::shares, 1, Part>(row[p], kPartsOfRow));
+      } else {
+        if (kExchanges) all = Part::template of_shares<1>(gather<kExchange, kPartLanes, kPartsOfRow, Part>(row[p], 0));
+      }
       all.put(x, square, p * kPartSlots, kPartSlots);
       if (kBackward || tape[p] == nullptr) continue;
       // All lanes of the first block have a unit, or only the first one is sure to.
+      const int lane = (int)threadIdx.x % 8;
       all.template keep<kExchange>(tape[p], [&](int i) { return (kHead >= 8 ? i % 8 : 0) == lane; });
     }
   }
@@ -119,71 +72,57 @@ struct ChipMeans {
   __device__ __forceinline__ void clear() const { clear_from<0>(); }
 
  private:
-  /// Stores a part in the shared memory of the CTA that joins the row.
-  template <int kExchange, int M, int N>
-  __device__ __forceinline__ void send(const PartOfUnits<M, N>& own, int p) const {
-    constexpr int before = buffer_at(kExchange), of_row = pitch(kExchange), pieces = PartOfUnits<M, N>::pieces;
-    const unsigned there = InBlock(base, row[p] % kCluster);
-    const int at = buffers + before + row[p] / kCluster * of_row + part[p] * (pieces * 16);
+  /// Visits the rows that this warp joins, with all of its lanes.
+  template <class Visit>
+  __device__ __forceinline__ void for_joined_rows(const Visit& visit) const {
 #pragma unroll
-    for (int q = 0; q < pieces; ++q) {
-      const uint4 v = own.piece(q);
-      if ((int)threadIdx.x % 8 == q) StoreRemote(there + at + q * 16, v, there + barriers + kExchange * 8);
+    for (int first = 0; first < joined_rows; first += working) {
+      const int of_cta = first + (int)threadIdx.x / 32, of_team = of_cta * team_size + rank;
+      if (kExchanges && of_cta < joined_rows && of_team < kRows) visit(of_team);
     }
   }
 
-  /// Joins the rows of this CTA over the cluster and publishes them: 8 lanes a row.
-  template <int kExchange, int M, int N>
-  __device__ __forceinline__ void join_cluster() {
-    using Part = PartOfUnits<M, N>;
-    constexpr int before = buffer_at(kExchange), of_row = pitch(kExchange);
-    const int lane = (int)threadIdx.x % 8, warp = (int)threadIdx.x / 32;
-    CopyBarrier& barrier = ((CopyBarrier*)(shared + barriers))[kExchange];
+  /// Returns the address of the pieces of a part; behind the last one is the whole row.
+  template <int kExchange>
+  __device__ __forceinline__ char* published(int of_row, int of_part) const {
+    constexpr int parts = kChip.published_parts(), before = MeanExchanges::pieces_before(kExchange) * kRows * parts;
+    constexpr int pieces = MeanExchanges::pieces(kExchange);
+    return exchange.buffer(number) + Exchange::own_bytes + (before + (of_row * parts + of_part) * pieces) * 16;
+  }
+
+  /// Publishes a part, of which `kLanes` lanes have shares.
+  template <int kExchange, int kLanes, class Part>
+  __device__ __forceinline__ void publish(const typename Part::Share& share, int of_row, int of_part) const {
+    const auto sendable = [](unsigned word) { return word == kAbsent ? 0x7fffffffu : word; };
+    const int lane = (int)threadIdx.x % kLanes, first = lane % Part::shares * Part::Share::pieces;
+    char* const to = published<kExchange>(of_row, of_part) + first * 16;
 #pragma unroll
-    for (int first = 0; first < rows_of_rank; first += 4 * working) {
-      if (first + warp * 4 >= rows_of_rank || team.rank >= kRows || !kExchanges) continue;
-      const int own = first + (int)threadIdx.x / 8, of_team = own * kCluster + team.rank;
-      if (first == 0) {
-        barrier.wait(round & 1);
-        if (threadIdx.x == 0) barrier.expect(expected<kExchange>(team.rank));
-      }
-      Part all = Part::none();
-      const char* const from = shared + buffers + before + min(own, rows_of_rank - 1) * of_row;
-#pragma unroll
-      for (int i = 0; i < kPartsOfCluster; i += joiners) {
-        if (kPartsOfCluster % joiners != 0 && i + lane >= kPartsOfCluster) continue;
-        Part other;
-        const int unit = (team.cluster * kPartsOfCluster + i + lane) * kPartUnits;
-        other.count = kFullHead ? (float)kPartUnits : (float)UnitsInHead(unit, kPartUnits);
-#pragma unroll
-        for (int q = 0; q < Part::pieces; ++q)
-          other.set_piece(q, *(const uint4*)(from + ((i + lane) * Part::pieces + q) * 16));
-        if (i == 0) {
-          all = other;
-        } else {
-          all.join(other);
-        }
-      }
-      all.template join_lanes<1, joiners, kFullHead && kPartsOfCluster % joiners == 0>();
-      if (own < rows_of_rank && of_team < kRows) publish<kExchange>(all, of_team, team.cluster);
+    for (int q = 0; q < Part::Share::pieces; ++q) {
+      const uint4 v = share.piece(q);
+      if (lane / Part::shares != q) continue;
+      WriteShared(to + q * 16, make_uint4(sendable(v.x), sendable(v.y), sendable(v.z), sendable(v.w)));
     }
   }
 
-  /// This lane's share of the published parts of a row.
-  template <int kExchange, int M, int N>
-  __device__ __forceinline__ PartOfUnits<M, N> gather(int of_row) const {
-    using Part = PartOfUnits<M, N>;
-    constexpr int rounds = (kPublished + joiners - 1) / joiners, at_once = rounds < 4 ? rounds : 4;
-    const int lane = (int)threadIdx.x % 8;
-    Part all = Part::none();
+  /// Waits for `kCount` parts of a row from `from` on, and joins them: each of `kLanes` lanes gets its share.
+  template <int kExchange, int kLanes, int kCount, class Part>
+  __device__ __forceinline__ typename Part::Share gather(int of_row, int from) const {
+    using Share = typename Part::Share;
+    constexpr int shares = Part::shares, alike = kLanes / shares, pieces = Share::pieces;
+    constexpr int rounds = (kCount + alike - 1) / alike, most = pieces < 8 ? 8 / pieces : 1;
+    constexpr int at_once = rounds < most ? rounds : most;
+    const int lane = (int)threadIdx.x % kLanes;
+    const auto place = [&](int i) { return i * alike + lane / shares; };
+    const auto exists = [&](int i) { return i < rounds && (kCount % alike == 0 || place(i) < kCount); };
+    const char* const first_piece = published<kExchange>(of_row, from) + lane % shares * pieces * 16;
+    Share all = Share::none();
 #pragma unroll
     for (int first = 0; first < rounds; first += at_once) {
-      uint4 v[at_once][Part::pieces];
-      const auto exists = [&](int i) { return (first + i) * joiners + lane < kPublished; };
+      uint4 v[at_once][pieces];
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
 #pragma unroll
-        for (int q = 0; q < Part::pieces; ++q) v[i][q] = make_uint4(kAbsent, 0, 0, 0);
+        for (int q = 0; q < pieces; ++q) v[i][q] = make_uint4(kAbsent, 0, 0, 0);
       }
       bool absent = true;
       int tries = 0;
@@ -193,27 +132,27 @@ struct ChipMeans {
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
 #pragma unroll
-          for (int q = 0; q < Part::pieces; ++q) {
-            if (!exists(i) || !IsAbsent(v[i][q])) continue;
-            v[i][q] = ReadShared(published<kExchange>(of_row, (first + i) * joiners + lane) + q * 16);
+          for (int q = 0; q < pieces; ++q) {
+            if (!exists(first + i) || !IsAbsent(v[i][q])) continue;
+            v[i][q] = ReadShared(first_piece + (place(first + i) * Part::pieces + q) * 16);
           }
         }
         absent = false;
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
 #pragma unroll
-          for (int q = 0; q < Part::pieces; ++q) absent |= exists(i) && IsAbsent(v[i][q]);
+          for (int q = 0; q < pieces; ++q) absent |= exists(first + i) && IsAbsent(v[i][q]);
         }
         if (++tries == kMostTries) asm volatile("trap;");
       }
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
-        if (!exists(i)) continue;
-        Part other;
-        const int unit = ((first + i) * joiners + lane) * kPublishedUnits;
-        other.count = kFullHead ? (float)kPublishedUnits : (float)UnitsInHead(unit, kPublishedUnits);
+        if (!exists(first + i)) continue;
+        Share other;
+        const int units = kCount == 1 ? kHead : UnitsInHead(place(first + i) * kPartUnits, kPartUnits);
+        other.count = kFullHead && kCount > 1 ? (float)kPartUnits : (float)units;
 #pragma unroll
-        for (int q = 0; q < Part::pieces; ++q) other.set_piece(q, v[i][q]);
+        for (int q = 0; q < pieces; ++q) other.set_piece(q, v[i][q]);
         if (first + i == 0) {
           all = other;
         } else {
@@ -221,6 +160,7 @@ struct ChipMeans {
         }
       }
     }
+    all.template join_lanes<shares, kLanes, kFullHead && kCount % alike == 0>();
     return all;
   }
 
@@ -229,24 +169,16 @@ struct ChipMeans {
     if constexpr (kExchange < MeanExchanges::of.count) {
       ChipMeans of_before = *this;
       of_before.number = number - 2;
-      const uint4 none = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
       constexpr int pieces = MeanExchanges::pieces(kExchange);
-      const int lane = (int)threadIdx.x % 8;
-      if constexpr (kCluster > 1) {
+      const auto clear_part = [&](int of_row, int of_part, int lane) {
+        const uint4 none = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
+        if (lane < pieces) WriteShared(of_before.published<kExchange>(of_row, of_part) + lane * 16, none);
+      };
 #pragma unroll
-        for (int first = 0; first < rows_of_rank; first += 4 * working) {
-          const int of_team = (first + (int)threadIdx.x / 8) * kCluster + team.rank;
-          if (lane < pieces && of_team < kRows) {
-            WriteShared(of_before.published<kExchange>(of_team, team.cluster) + lane * 16, none);
-          }
-        }
-      } else {
-#pragma unroll
-        for (int p = 0; p < kOwnParts; ++p) {
-          const int of_row = slots[p * kPartSlots].place.block / kPartSlots;
-          if (lane < pieces && inside[p]) WriteShared(of_before.published<kExchange>(row[p], of_row) + lane * 16, none);
-        }
+      for (int p = 0; p < kOwnParts; ++p) {
+        if (inside[p]) clear_part(row[p], part[p], (int)threadIdx.x % kPartLanes);
       }
+      for_joined_rows([&](int of_row) { clear_part(of_row, kPartsOfRow, (int)threadIdx.x % 32); });
       clear_from<kExchange + 1>();
     }
   }

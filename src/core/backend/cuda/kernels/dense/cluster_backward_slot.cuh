@@ -190,7 +190,6 @@ struct Slot {
     return Inputs::is_state(value) ? ((const float*)p)[lane] : LoadOne(p + lane * kBytes);
   }
 
-#ifdef PENSTOCK_MEANS
   /// Reads what the forward pass of a step had, and the gradients that come from above.
   __device__ __forceinline__ CellBackward read_step(const char* ring, int step, int lane, int head,
                                                     const DenseBackwardArguments& args, Real (&wx)[kGates],
@@ -220,34 +219,12 @@ struct Slot {
     cell.dy = read(ring, lane % 8, Inputs::dy);
     return cell;
   }
-#else
+#ifndef PENSTOCK_MEANS
   /// The forward pass of a step anew, from what fetch() has laid there.
   __device__ __forceinline__ CellBackward redo(const char* ring, int step, int lane, int head,
                                                const DenseBackwardArguments& args) const {
-    CellBackward cell;
-    const bool reset = IsSet(reset_flag);
     Real wx[kGates], rh[kGates], next[kStates];
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
-      rh[g] = Real(read(ring, lane % 8, g));
-      wx[g] =
-          Real(DenseCell::split ? read(ring, lane % 8, Inputs::wx + (DenseCell::split ? g : 0)) + bias_ih[g] : 0.0f);
-    }
-    float h = read(ring, lane % 8, Inputs::h);
-    if (!HasOutputBefore(args.rows, step)) h = ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
-    cell.prev[0] = Real(reset ? 0.0f : h);
-#pragma unroll
-    for (int k = 1; k < kStates; ++k) {
-      cell.prev[k] = Real(reset ? 0.0f : read(ring, lane % 8, Inputs::states + k - 1));
-      cell.dstates[k] = 0.0f;
-    }
-    if constexpr (kEveryState) {
-      if (args.dstates.data != nullptr && step < place.row.length) {
-        const float* const from = (const float*)place.row.at(args.dstates, step, kDescending) + head * kHead;
-        for (int k = 1; k < kStates; ++k) cell.dstates[k] = from[(Index)(k - 1) * args.hidden + place.unit];
-      }
-    }
-    cell.dy = read(ring, lane % 8, Inputs::dy);
+    CellBackward cell = read_step(ring, step, lane, head, args, wx, rh);
     DenseCell::forward<Rule>(wx, rh, cell.prev, learnt, next, cell.save);
     return cell;
   }
@@ -259,7 +236,6 @@ struct Slot {
     return step < place.row.length ? Clipped(all, args.clip) : all;
   }
 
-#ifdef PENSTOCK_MEANS
   /// Finds the gradients of the states after a step.
   __device__ __forceinline__ void enter(const CellBackward& cell, float through, int step,
                                         const DenseBackwardArguments& args, Real (&dnext)[kStates]) const {
@@ -280,31 +256,21 @@ struct Slot {
       if (!live) drh[g] = Real(0.0f);
     }
   }
-#else
+#ifndef PENSTOCK_MEANS
   /// The cell's backward pass. `through`: what flows through R of the step after this one.
   __device__ __forceinline__ void differentiate(const CellBackward& cell, float through, int step,
                                                 const DenseBackwardArguments& args, Real (&dwx)[kGates],
                                                 Real (&drh)[kGates]) {
-    const bool live = step < place.row.length, reset = IsSet(reset_flag);
     Real dnext[kStates], dprev[kStates], of_learnt[Learnt::places];
-    dnext[0] = Real(passed_on(through, step + 1, args) + cell.dy);
-#pragma unroll
-    for (int k = 1; k < kStates; ++k) dnext[k] = Real(kEveryState ? carried[k] + cell.dstates[k] : carried[k]);
+    enter(cell, through, step, args, dnext);
     if (kApplies) {
       DenseCell::backward<Rule>(cell.save, cell.prev, learnt, dnext, of_learnt, dwx, drh, dprev);
-      if (live) dlearnt.add(of_learnt);
+      if (step < place.row.length) dlearnt.add(of_learnt);
     } else {
       for (int g = 0; g < kGates; ++g) dwx[g] = drh[g] = dnext[0] * cell.save[0];
       for (int k = 0; k < kStates; ++k) dprev[k] = dnext[k];
     }
-#pragma unroll
-    for (int k = 0; k < kStates; ++k) {
-      if (live) carried[k] = reset ? 0.0f : dprev[k].value;
-    }
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
-      if (!live) drh[g] = Real(0.0f);
-    }
+    leave(dprev, step, drh);
   }
 #endif
 

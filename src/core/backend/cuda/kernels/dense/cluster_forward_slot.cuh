@@ -116,7 +116,6 @@ struct Slot {
     for (int g = 0; g < kGates; ++g) wx[g] = Real(LoadOne(ring + (g * 8 + lane % 8) * kBytes) + bias_ih[g]);
   }
 
-#ifdef PENSTOCK_MEANS
   /// Fills in what the cell reads, and what the backward pass needs of it.
   template <class Product>
   __device__ __forceinline__ CellForward enter(const Real (&wx)[kGates], const Product& product, Real (&rh)[kGates],
@@ -143,6 +142,7 @@ struct Slot {
     result.piece = ShareValues<Storage>(state[0], lane);
   }
 
+#ifdef PENSTOCK_MEANS
   /// Returns the place of the row's means on the tape of the step at hand.
   __device__ __forceinline__ char* means(int head, const DenseForwardArguments& args) const {
     const Index behind = (Index)(kStates - 1) * args.hidden + (Index)head * kTapedFloats;
@@ -152,27 +152,14 @@ struct Slot {
   /// Applies the cell to the states; product(gate): R h.
   template <class Product>
   __device__ __forceinline__ CellForward apply(const Real (&wx)[kGates], int step, int lane, const Product& product) {
-    CellForward result;
     Real rh[kGates], prev[kStates], next[kStates], save[kSaved];
-    const bool reset = IsSet(reset_flag);
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
-      rh[g] = Real((reset ? 0.0f : product(g)) + bias_hh[g]);
-      result.kept[g] = DenseCell::kept(wx[g], rh[g]).value;
-    }
-#pragma unroll
-    for (int i = 0; i < kStates; ++i) {
-      result.entered[i] = reset ? 0.0f : state[i], prev[i] = Real(result.entered[i]);
-    }
+    CellForward result = enter(wx, product, rh, prev);
     if (kApplies) {
       DenseCell::forward<Rule>(wx, rh, prev, learnt, next, save);
     } else {
       for (int i = 0; i < kStates; ++i) next[i] = wx[0] + rh[0] + wx[kGates - 1] + rh[kGates - 1] + prev[i];
     }
-    const bool live = step < place.row.length;
-#pragma unroll
-    for (int i = 0; i < kStates; ++i) state[i] = live ? next[i].value : state[i];
-    result.piece = ShareValues<Storage>(state[0], lane);
+    leave(next, step, lane, result);
     return result;
   }
 #endif

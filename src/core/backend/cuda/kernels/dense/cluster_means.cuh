@@ -22,7 +22,6 @@ struct Indexed {
 };
 
 struct ClusterMeans {
-  static constexpr int joiners = 8;  // lanes that join the parts of a row
   const Slot (&slots)[kSlots];
   char* shared;
   unsigned base;          // its address
@@ -56,22 +55,26 @@ struct ClusterMeans {
   template <int kExchange, int M, int N, int K>
   __device__ __forceinline__ void average(Values (&x)[N], Values (&square)[K]) {
     using Part = PartOfUnits<M, N>;
+    using Share = typename Part::Share;
     constexpr int pitch = kShape.mean_pitch(kBackward, Part::pieces) * 16;
     constexpr int expected = bytes(kExchange), before = buffer_at(kExchange);
-    const int lane = (int)threadIdx.x % 8, buffer = buffers + before;
+    // Of the 8 lanes of a part, `alike` have the same share.
+    constexpr int shares = Part::shares, alike = 8 / shares, share_bytes = Share::pieces * 16;
+    const int lane = (int)threadIdx.x % 8, buffer = buffers + before + lane % shares * share_bytes;
     CopyBarrier& barrier = ((CopyBarrier*)(shared + barriers))[kExchange];
 #pragma unroll
     for (int p = 0; p < kOwnParts; ++p) {
-      Part own =
-          Part::of(x, p * kPartSlots, kPartSlots, [&](int i) { return kFullHead || slots[i].place.unit < kHead; });
-      own.template join_lanes<1, 8, kFullHead>();
-      const int at = buffer + row[p] * pitch + part[p] * (Part::pieces * 16);
+      const Share own = Part::of(x, p * kPartSlots, kPartSlots, [&](int i) {
+                          return kFullHead || slots[i].place.unit < kHead;
+                        }).template join_shares<1, 8, kFullHead>();
+      const int at = buffer + row[p] * pitch + part[p] * (shares * share_bytes);
 #pragma unroll
-      for (int to = 0; to < kCluster; to += 8) {
-        if (!kExchanges || !inside[p] || (kCluster % 8 != 0 && to + lane >= kCluster)) continue;
-        const unsigned there = InBlock(base, to + lane);
+      for (int first = 0; first < kCluster; first += alike) {
+        const int to = first + lane / shares;
+        if (!kExchanges || !inside[p] || (kCluster % alike != 0 && to >= kCluster)) continue;
+        const unsigned there = InBlock(base, to);
 #pragma unroll
-        for (int q = 0; q < Part::pieces; ++q) {
+        for (int q = 0; q < Share::pieces; ++q) {
           StoreRemote(there + at + q * 16, own.piece(q), there + barriers + kExchange * 8);
         }
       }
@@ -82,25 +85,26 @@ struct ClusterMeans {
     }
 #pragma unroll
     for (int p = 0; p < kOwnParts; ++p) {
-      Part all = Part::none();
+      Share share = Share::none();
       const char* const from = shared + buffer + row[p] * pitch;
 #pragma unroll
-      for (int first = 0; first < kPartsOfRow; first += joiners) {
-        const int number = first + lane;
-        if (kPartsOfRow % joiners != 0 && number >= kPartsOfRow) continue;
-        Part other;
+      for (int first = 0; first < kPartsOfRow; first += alike) {
+        const int number = first + lane / shares;
+        if (kPartsOfRow % alike != 0 && number >= kPartsOfRow) continue;
+        Share other;
         other.count = kFullHead ? (float)kPartUnits : (float)UnitsInHead(number * kPartUnits, kPartUnits);
 #pragma unroll
-        for (int q = 0; q < Part::pieces; ++q) {
-          other.set_piece(q, *(const uint4*)(from + (number * Part::pieces + q) * 16));
+        for (int q = 0; q < Share::pieces; ++q) {
+          other.set_piece(q, *(const uint4*)(from + number * (shares * share_bytes) + q * 16));
         }
         if (first == 0) {
-          all = other;
+          share = other;
         } else {
-          all.join(other);
+          share.join(other);
         }
       }
-      all.template join_lanes<1, joiners, kFullHead && kPartsOfRow % joiners == 0>();
+      share.template join_lanes<shares, 8, kFullHead && kPartsOfRow % alike == 0>();
+      const Part all = Part::template of_shares<1>(share);
       all.put(x, square, p * kPartSlots, kPartSlots);
       if (kBackward || tape[p] == nullptr) continue;
       // All lanes of the first block have a unit, or only the first one is sure to.

@@ -14,6 +14,9 @@
 template <int M, int N>
 struct PartOfUnits {
   static constexpr int squares = N - M, floats = N + squares, pieces = (floats + 3) / 4;
+  /// Lanes that join parts of several whole pieces halve the work: each has one of two shares of the values.
+  static constexpr int shares = (squares == 0 || M == 0) && floats % 8 == 0 ? 2 : 1;
+  using Share = PartOfUnits<M / shares, N / shares>;
   float count, sum[N], square[squares > 0 ? squares : 1];
 
   /// Sums of a thread's values first .. first + values - 1 for which exists(i) holds.
@@ -41,13 +44,15 @@ struct PartOfUnits {
     return part;
   }
 
-  /// Adds the units of another part. Either of two parts gets the same bits from the other.
+  /// Adds the units of another part. Either of two parts gets the same bits from the other. `kEven`: both have as many.
+  template <bool kEven = false>
   __device__ __forceinline__ void join(const PartOfUnits& other) {
     const float product = count * other.count * (count + other.count);
-    const float weight = product > 0.0f ? 1.0f / product : 0.0f;
+    const float weight = kEven ? 0.5f / count : product > 0.0f ? 1.0f / product : 0.0f;
 #pragma unroll
     for (int k = 0; k < squares; ++k) {
-      const float apart = __fmul_rn(sum[M + k], other.count) - __fmul_rn(other.sum[M + k], count);
+      const float a = sum[M + k], b = other.sum[M + k];
+      const float apart = kEven ? a - b : __fmul_rn(a, other.count) - __fmul_rn(b, count);
       square[k] = __fmaf_rn(apart * apart, weight, square[k] + other.square[k]);
     }
 #pragma unroll
@@ -67,8 +72,57 @@ struct PartOfUnits {
       for (int n = 0; n < N; ++n) other.sum[n] = __shfl_xor_sync(0xffffffffu, sum[n], apart);
 #pragma unroll
       for (int k = 0; k < squares; ++k) other.square[k] = __shfl_xor_sync(0xffffffffu, square[k], apart);
-      join(other);
+      join<kEven>(other);
     }
+  }
+
+  /// The same, but a lane gets only a share of the whole: lanes with bit `from` the second one.
+  template <int from, int to, bool kEven>
+  __device__ __forceinline__ Share join_shares() const {
+    Share own;
+    if constexpr (shares == 1) {
+      own = *this;
+      own.template join_lanes<from, to, kEven>();
+    } else {
+      const bool second = (threadIdx.x & from) != 0;
+      Share other;
+      own.count = count;
+      other.count = kEven || squares == 0 ? count : __shfl_xor_sync(0xffffffffu, count, from);
+      const auto halve = [&](float first_half, float second_half, float& kept, float& got) {
+        kept = second ? second_half : first_half;
+        got = __shfl_xor_sync(0xffffffffu, second ? first_half : second_half, from);
+      };
+#pragma unroll
+      for (int n = 0; n < N / 2; ++n) halve(sum[n], sum[n + N / 2], own.sum[n], other.sum[n]);
+#pragma unroll
+      for (int k = 0; k < squares / 2; ++k) halve(square[k], square[k + squares / 2], own.square[k], other.square[k]);
+      own.template join<kEven>(other);
+      own.template join_lanes<2 * from, to, kEven>();
+    }
+    return own;
+  }
+
+  /// Returns the whole, which two lanes that differ in bit `from` have the shares of.
+  template <int from>
+  PENSTOCK_DEVICE PartOfUnits of_shares(const Share& own) {
+    PartOfUnits whole;
+    if constexpr (shares == 1) {
+      whole = own;
+    } else {
+      const bool second = (threadIdx.x & from) != 0;
+      whole.count = own.count;
+      const auto join_halves = [&](float value, float& first_half, float& second_half) {
+        const float other = __shfl_xor_sync(0xffffffffu, value, from);
+        first_half = second ? other : value, second_half = second ? value : other;
+      };
+#pragma unroll
+      for (int n = 0; n < N / 2; ++n) join_halves(own.sum[n], whole.sum[n], whole.sum[n + N / 2]);
+#pragma unroll
+      for (int k = 0; k < squares / 2; ++k) {
+        join_halves(own.square[k], whole.square[k], whole.square[k + squares / 2]);
+      }
+    }
+    return whole;
   }
 
   /// The floats of the part as pieces of 16 bytes, without the count.
@@ -145,35 +199,39 @@ PENSTOCK_DEVICE uint4* PartsOfWarps(int number) {
 /// all threads have met in the exchange before it.
 template <bool kBackwardPass, int warps, int columns, int units, int M, int N>
 PENSTOCK_DEVICE void JoinBlock(PartOfUnits<M, N>& part, int& number) {
+  using Share = typename PartOfUnits<M, N>::Share;
   constexpr bool even = kHead % units == 0;
-  part.template join_lanes<columns, 32, even>();
+  Share share = part.template join_shares<columns, 32, even>();
   if constexpr (warps > 1) {
-    constexpr int pieces = PartOfUnits<M, N>::pieces, groups = 32 / columns;
-    constexpr int readers = PowerOfTwoFrom(warps) < groups ? PowerOfTwoFrom(warps) : groups;
-    const int lane = (int)threadIdx.x % 32, column = lane % columns, warp = (int)threadIdx.x / 32;
-    uint4* const parts = PartsOfWarps<Rule, kBackwardPass, warps, columns>(number++);
-    if (lane < columns) {
+    // Lanes have the columns, then the shares, then some of the warps: four of them cost less than a further shuffle.
+    constexpr int pieces = Share::pieces, different = columns * PartOfUnits<M, N>::shares;
+    constexpr int most = 32 / different, wanted = PowerOfTwoFrom((warps + 3) / 4);
+    constexpr int readers = wanted < most ? wanted : most;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    uint4* const parts = PartsOfWarps<Rule, kBackwardPass, warps, columns>(number++) + lane % different;
+    if (lane < different) {
 #pragma unroll
-      for (int q = 0; q < pieces; ++q) parts[(q * warps + warp) * columns + column] = part.piece(q);
+      for (int q = 0; q < pieces; ++q) parts[(warp * pieces + q) * different] = share.piece(q);
     }
     __syncthreads();
-    part = PartOfUnits<M, N>::none();
+    share = Share::none();
 #pragma unroll
     for (int first = 0; first < warps; first += readers) {
-      const int from = first + lane / columns % readers;
+      const int from = first + lane / different % readers;
       if (warps % readers != 0 && from >= warps) continue;
-      PartOfUnits<M, N> other;
+      Share other;
       other.count = even ? (float)units : (float)UnitsInHead(from * units, units);
 #pragma unroll
-      for (int q = 0; q < pieces; ++q) other.set_piece(q, parts[(q * warps + from) * columns + column]);
+      for (int q = 0; q < pieces; ++q) other.set_piece(q, parts[(from * pieces + q) * different]);
       if (first == 0) {
-        part = other;
+        share = other;
       } else {
-        part.join(other);
+        share.join(other);
       }
     }
-    part.template join_lanes<columns, columns * readers, even && warps % readers == 0>();
+    share.template join_lanes<different, different * readers, even && warps % readers == 0>();
   }
+  part = PartOfUnits<M, N>::template of_shares<columns>(share);
 }
 
 /// Means of a step that the forward pass left on the tape. The mean over one unit is the unit, as the tape has it: what
