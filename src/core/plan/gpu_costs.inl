@@ -102,6 +102,7 @@ PENSTOCK_COST(floats, "cluster_floats", 1.18);         ///< A forward step of fl
 PENSTOCK_COST(backward, "cluster_backward", 0.94);     ///< A backward step
 PENSTOCK_COST(back_tiles, "cluster_back_tiles", 1.27);  ///< One of more than eight rows, as a multiple of that
 PENSTOCK_COST(means, "cluster_means", 600);             ///< An exchange of means over a head, without its bytes
+PENSTOCK_COST(back_means, "cluster_back_means", 300);   ///< Further time of one in a backward pass
 PENSTOCK_COST(start, "cluster_start", 9.5e3);           ///< Time before the first step
 PENSTOCK_COST(matrix, "cluster_matrix", 44);            ///< Further such time for each KB of R that a block has
 PENSTOCK_END_COSTS(cluster);
@@ -115,7 +116,8 @@ PENSTOCK_COST(sums, "chip_sums", 500);                ///< Exchange of sums amon
 PENSTOCK_COST(pair_sums, "pair_sums", 420);           ///< Exchange of sums in clusters of two
 PENSTOCK_COST(block_sums, "block_sums", 60);          ///< Exchange of sums within one block
 PENSTOCK_COST(backward, "chip_backward", 250);        ///< Further time of a step of a backward pass
-PENSTOCK_COST(means, "chip_means", 1300);             ///< An exchange of means over a head, without its bytes
+PENSTOCK_COST(means, "chip_means", 2100);             ///< An exchange of means over a head, without its bytes
+PENSTOCK_COST(back_means, "chip_back_means", 1100);   ///< Further time of one in a backward pass
 PENSTOCK_COST(step, "chip_step", 1.27);               ///< A step, as a multiple of the sum of its parts
 PENSTOCK_COST(start, "chip_start", 17e3);             ///< Time before the first step
 PENSTOCK_END_COSTS(chip);
@@ -153,7 +155,7 @@ PENSTOCK_COST(rows, "head_rows", 30);       ///< Each pair of rows of a block af
 PENSTOCK_COST(product, "head_product", 4);  ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
 PENSTOCK_COST(floats, "head_floats", 7.5);  ///< A multiplication of floats, as a multiple of a 16-bit one
 PENSTOCK_COST(shared_bytes, "head_shared_bytes", 300);  ///< Bytes read per nanosecond of the matrix in shared memory
-PENSTOCK_COST(means, "head_means", 330);                ///< Means over a head that depend on no other means of the step
+PENSTOCK_COST(means, "head_means", 310);                ///< Means over a head that depend on no other means of the step
 PENSTOCK_COST(training, "head_training", 1.13);         ///< A step with a tape, as a multiple of one without
 PENSTOCK_COST(backward, "head_backward", 1.2);     ///< A step of the backward pass, as a multiple of a forward step
 PENSTOCK_COST(neighbour, "head_neighbour", 0.45);  ///< A further block on a multiprocessor, as a fraction of one

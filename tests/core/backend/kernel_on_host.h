@@ -24,9 +24,15 @@ namespace penstock::test {
 /// Rewrites what a host's compiler does not read of a kernel's text.
 class HostText {
  public:
-  explicit HostText(const cuda::KernelSource& source) {
+  /// `changes` are words of the text, each with what stands in their place.
+  explicit HostText(const cuda::KernelSource& source, const std::map<std::string, std::string>& changes = {}) {
     for (const auto& [name, text] : cuda::kernel_sources()) files_[name] = text;
     add(source.text());
+    for (const auto& [from, to] : changes) {
+      const std::size_t at = text_.find(from);
+      if (at == std::string::npos) throw std::runtime_error("no '" + from + "' in " + source.entry);
+      text_.replace(at, from.size(), to);
+    }
     std::smatch found;
     const std::regex arguments("\\b" + source.entry + "\\(const __grid_constant__ (\\w+)");
     if (!std::regex_search(text_, found, arguments)) throw std::runtime_error("no kernel " + source.entry);
@@ -138,9 +144,9 @@ class HostText {
 /// A kernel that the host has compiled.
 class HostKernel {
  public:
-  explicit HostKernel(const cuda::KernelSource& source) {
+  explicit HostKernel(const cuda::KernelSource& source, const std::map<std::string, std::string>& changes = {}) {
     const std::string text = folder_.path("kernel.cc"), library = folder_.path("kernel.so"), log = folder_.path("log");
-    std::ofstream(text) << HostText(source).text();
+    std::ofstream(text) << HostText(source, changes).text();
     const std::string command =
         fmt::format("{} -std=c++20 -O1 -w -shared -fPIC -ffp-contract=off -o '{}' '{}' > '{}' 2>&1", PENSTOCK_COMPILER,
                     library, text, log);

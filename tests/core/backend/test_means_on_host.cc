@@ -110,6 +110,7 @@ struct Case {
   Index head = 16, heads = 1, rows = 3, steps = 4;
   bool ragged = false, reverse = false, root = false;
   bool sampled = false;  // compiled in every run of the tests
+  bool joined = false;   // one block of the chip joins each row, as it does only where parts are many
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -302,7 +303,9 @@ class MeansOnHost : public testing::TestWithParam<Case> {
            const Arguments& arguments) {
     SCOPED_TRACE(plan.explain());
     ASSERT_EQ(plan.algorithm, c.algorithm);
-    const test::HostKernel kernel(dense_source(problem, plan));
+    std::map<std::string, std::string> changes;
+    if (c.joined) changes["constexpr int most = 2048;"] = "constexpr int most = 0;";
+    const test::HostKernel kernel(dense_source(problem, plan), changes);
     const auto launch = [&](Index grid, const auto& of) {
       EXPECT_EQ(
           kernel.run(static_cast<int>(grid), plan.threads(), plan.cluster, static_cast<int>(plan.shared), seed, of),
@@ -310,7 +313,8 @@ class MeansOnHost : public testing::TestWithParam<Case> {
     };
     if (c.algorithm != DenseAlgorithm::chip) return launch(plan.grid, arguments);
     for (Index first = 0; first < c.heads * plan.slices; first += plan.teams) {
-      Bytes exchange(static_cast<std::size_t>(plan.exchange), static_cast<char>(0xff));
+      const Index of_whole_rows = c.joined ? plan.exchange : 0;  // at most
+      Bytes exchange(static_cast<std::size_t>(plan.exchange + of_whole_rows), static_cast<char>(0xff));
       Chip of{};
       of.call = arguments, of.exchange = exchange.data(), of.first = static_cast<int>(first);
       of.teams = static_cast<int>(std::min(plan.teams, c.heads * plan.slices - first));
@@ -392,6 +396,8 @@ std::vector<Case> cases() {
       {"chip_200", chip, Storage::bf16, 200, 1, 3, 19},
       {"chip_96_ragged", chip, Storage::f32, 96, 2, 5, 4, true},
       {"chip_33_reverse", chip, Storage::f32, 33, 1, 9, 4, true, true, true},
+      {"chip_96_joined", chip, Storage::f32, 96, 2, 5, 4, true, false, false, false, true},
+      {"chip_33_joined", chip, Storage::bf16, 33, 1, 9, 4, true, true, true, true, true},
       {"cluster_256_rows", cluster, Storage::bf16, 256, 1, 16, 2},
   };
 }

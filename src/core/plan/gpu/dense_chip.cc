@@ -195,7 +195,7 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   work.slots = c.slots();
   work.backward = c.backward;
   const int read = shape.joins_rows() ? 1 : shape.parts_of_team();  // parts of a row
-  const double means = shape.mean_exchanges * cost.chip.means * (shape.joins_rows() ? 2 : 1) +
+  const double means = shape.mean_exchanges * (cost.chip.means + (c.backward ? cost.chip.back_means : 0)) +
                        shape.rows * read * shape.mean_pieces * 16 / cost.chip.gathered_bytes;
   return means + (shape.direct ? direct_step_time(work, cost) : staged_step_time(work, cost));
 }

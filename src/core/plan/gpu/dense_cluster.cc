@@ -58,8 +58,8 @@ double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
                        ((others + operand) * ClusterShape::tile_bytes + sums) / cost.team.shared_bytes +
                        warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
                        (shape.rows > 1 && shape.rows % 4 != 0 ? cost.cluster.uneven_rows : 0);
-  const double means =
-      shape.mean_exchanges * cost.cluster.means + shape.mean_bytes(c.backward) / cost.team.received_bytes;
+  const double means = shape.mean_exchanges * (cost.cluster.means + (c.backward ? cost.cluster.back_means : 0)) +
+                       shape.mean_bytes(c.backward) / cost.team.received_bytes;
   return parts * multiple_of_parts(c.backward, shape.bytes, shape.tiles_n(), cost.cluster) + means;
 }
 

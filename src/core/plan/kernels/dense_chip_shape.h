@@ -83,7 +83,7 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int parts_of_team() const { return blocks_of_team() / part_blocks(); }
   /// Returns whether a CTA joins each row: a second exchange takes less time than reading so many parts everywhere.
   PENSTOCK_LAYOUT bool joins_rows() const {
-    constexpr int most = 512;
+    constexpr int most = 2048;
     return rows * parts_of_team() > most;
   }
   /// Parts of a row and, if a CTA joins them, the whole.
