@@ -397,7 +397,7 @@ std::vector<Case> cases() {
       {"chip_96_ragged", chip, Storage::f32, 96, 2, 5, 4, true},
       {"chip_33_reverse", chip, Storage::f32, 33, 1, 9, 4, true, true, true},
       {"chip_96_joined", chip, Storage::f32, 96, 2, 5, 4, true, false, false, false, true},
-      {"chip_33_joined", chip, Storage::bf16, 33, 1, 9, 4, true, true, true, true, true},
+      {"chip_33_joined", chip, Storage::bf16, 33, 1, 9, 4, true, true, true, false, true},
       {"cluster_256_rows", cluster, Storage::bf16, 256, 1, 16, 2},
   };
 }
