@@ -3,8 +3,7 @@
 
     tools/vendor.py FOLDER [COMPILER]
 
-The folder receives the sources and all headers they include, those of Highway and xxHash too: the compiler is asked
-which. Then
+The folder receives the sources and all headers they include, those of Highway too: the compiler is asked which. Then
 
     c++ -std=c++20 -O2 -fno-exceptions -fno-rtti -ffp-contract=off -I. -c *.cc
     ar rcs libpenstock_runtime.a *.o
@@ -39,8 +38,7 @@ README = """Penstock {version}: the C runtime. penstock.h is its header, docs/ru
     cc -I. program.c libpenstock_runtime.a -lstdc++ -lm
 
 For a single instruction set add, for example, -march=x86-64-v3 -DHWY_COMPILE_ONLY_STATIC. LICENSE is that of Penstock;
-the headers in hwy/ are of Highway (https://github.com/google/highway), under the Apache licence 2.0, and xxhash.h is
-of xxHash (https://github.com/Cyan4973/xxHash), under the BSD licence in it.
+the headers in hwy/ are of Highway (https://github.com/google/highway), under the Apache licence 2.0.
 """
 
 
@@ -49,8 +47,7 @@ def version():
 
 
 def headers_of(sources, compiler, made):
-    """Returns {name that is included: file} for every header of the project, of Highway and of xxHash that the sources
-    include."""
+    """Returns {name that is included: file} for every header of the project and of Highway that the sources include."""
     command = [compiler, "-std=c++20", "-M", f"-I{CORE}", f"-I{ROOT / 'include'}", f"-I{made}", *map(str, sources)]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     headers = {}
@@ -62,8 +59,6 @@ def headers_of(sources, compiler, made):
         for base in (CORE, ROOT / "include", made.resolve()):
             if file.is_relative_to(base):
                 headers[str(file.relative_to(base))] = file
-        if file.name == "xxhash.h":
-            headers[file.name] = file
         if "/hwy/" in name:
             folder = Path(name.split("/hwy/")[0]) / "hwy"
             # A header of Highway includes another one for each instruction set: all of its ops go along.

@@ -1,10 +1,5 @@
 #include "runtime/tensor_file.h"
 
-#define XXH_INLINE_ALL
-#define XXH_NO_INLINE_HINTS 1  // as in io/checksum.cc; small, too
-#define XXH_VECTOR 0           // a file is hashed once
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
@@ -12,23 +7,14 @@
 #include <cstring>
 #include <memory>
 
+#include "runtime/checksum.h"
+
 namespace penstock::runtime {
 
 namespace {
 
-constexpr std::string_view kZeros = "0000000000000000";  // in place of the digits of a checksum
 constexpr std::string_view kDescription = "penstock", kNetwork = "penstock.network", kChecksum = "penstock.checksum",
                            kChecked = "penstock.checked";
-
-/// Returns XXH3-64 of a file whose checksum is at `place`, its digits read as zeros.
-std::uint64_t checksum_of(std::string_view content, std::size_t place) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  for (const std::string_view part : {content.substr(0, place), kZeros, content.substr(place + kZeros.size())}) {
-    XXH3_64bits_update(&state, part.data(), part.size());
-  }
-  return XXH3_64bits_digest(&state);
-}
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -99,7 +85,8 @@ bool TensorFile::check_sum(std::string_view header, Failure& failure) {
   const std::size_t found = header.find(before);
   const std::size_t place = safetensors::length_bytes + found + before.size();
   char digits[24] = "none";
-  if (found != header.npos && place + kZeros.size() <= safetensors::length_bytes + header.size()) {
+  if (found != header.npos && place + checksum_digits <= safetensors::length_bytes + header.size() &&
+      content_.size() > 240) {
     checksum_ = checksum_of(content_, place);
     std::snprintf(digits, sizeof(digits), "%016" PRIx64, checksum_);
   }
