@@ -296,8 +296,27 @@ def test_deepfilternet_frame_by_frame(name):
         assert np.abs(ours - theirs).max() <= 1e-6 * max(1, np.abs(theirs).max()), output
 
 
-def test_silero_vad_is_no_stream_of_samples():
-    with open(published("silero_vad", "data", "silero_vad_16k_op15.onnx"), "rb") as file:
+@pytest.mark.parametrize("name, fixed, reason", [
+    ("silero_vad.onnx", {"sr": 16000}, "along axis 1: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_16k_op15.onnx", {"sr": 16000}, "stream: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_half.onnx", {}, "stream: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_op18_ifless.onnx", {"sr": 16000}, "stream: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_openvino_16k.onnx", {}, "all extents of its inputs are fixed"),
+])
+def test_silero_vad_is_a_stream_of_chunks_alone(name, fixed, reason):
+    with open(published("silero_vad", "data", name), "rb") as file:
         content = file.read()
-    with pytest.raises(penstock.Unsupported, match="as a stream"):
-        penstock.import_onnx(content, stream=True, fixed={"sr": 16000})
+    with pytest.raises(penstock.Unsupported, match=reason + ".*a stream of chunks already, with the state state: import"):
+        penstock.import_onnx(content, stream=True, fixed=fixed)
+
+
+def test_silero_vad_over_chunks_as_a_stream():
+    with open(published("silero_vad", "data", "silero_vad_16k_sequence.onnx"), "rb") as file:
+        content = file.read()
+    network = penstock.import_onnx(content, stream=True)
+    x = np.random.default_rng(1).normal(0, 0.1, (24, 576)).astype(np.float32)
+    expected = penstock.import_onnx(content).run({"input": x})["speech_probs"]
+    for length in (1, 5, 24):
+        session = penstock.NetworkSession(network)
+        parts = [session.run({"input": x[at:at + length]})["speech_probs"] for at in range(0, 24, length)]
+        assert np.abs(np.concatenate(parts) - expected).max() <= 1e-6, length

@@ -1,7 +1,6 @@
 #include "io/onnx/stream/stream.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/check.h"
 #include "io/onnx/stream/check.h"
@@ -34,6 +33,14 @@ std::string name_of_axis(const network::Value& value, std::size_t axis) {
   return named ? value.axes[axis] : fmt::format("axis {}", axis);
 }
 
+/// An extent of a state does not grow with the sequence: it is a batch.
+bool is_of_state(const Network& network, const std::string& name) {
+  return std::ranges::any_of(network.states, [&](const network::State& each) {
+    const auto& axes = input_value(network, static_cast<std::size_t>(each.input)).axes;
+    return !name.empty() && std::ranges::find(axes, name) != axes.end();
+  });
+}
+
 std::vector<Candidate> find_candidates(const Network& network) {
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < network.inputs.size(); ++i) {
@@ -41,6 +48,7 @@ std::vector<Candidate> find_candidates(const Network& network) {
     for (std::size_t axis = 0; axis < value.shape.size() && !is_state(network, i); ++axis) {
       if (value.shape[axis] >= 0) continue;
       const std::string name = name_of_axis(value, axis);
+      if (axis < value.axes.size() && is_of_state(network, value.axes[axis])) continue;
       auto found = std::ranges::find(all, name, &Candidate::name);
       if (found == all.end()) {
         all.push_back({name, std::vector<Index>(network.inputs.size(), -1)});
@@ -148,9 +156,8 @@ Streamed stream_or_fix(Network network, const Candidate& time, const std::string
   }
 }
 
-}  // namespace
-
-void make_stream(Network& network, const std::string& time, const std::string& source) {
+/// Makes a stream along the extent of that name, or along the only one that frames depend on each other along.
+void choose_time(Network& network, const std::string& time, const std::string& source) {
   std::vector<Candidate> candidates = find_candidates(network);
   std::vector<std::string> names;
   for (const Candidate& each : candidates) names.push_back(each.name);
@@ -167,27 +174,44 @@ void make_stream(Network& network, const std::string& time, const std::string& s
     return;
   }
   std::vector<Streamed> coupled;
-  std::optional<Error> problem;
-  std::size_t free = 0;
+  std::vector<std::string> problems;
   for (const Candidate& each : candidates) {
     try {
       Streamed made = stream_or_fix(network, each, source);
-      if (made.coupled) {
-        coupled.push_back(std::move(made));
-      } else {
-        ++free;
-      }
+      if (made.coupled) coupled.push_back(std::move(made));
     } catch (const Error& error) {
-      problem = error;
+      const std::string text = error.what(), place = source + ": as a stream: ";
+      problems.push_back(
+          fmt::format("along {}: {}", each.name, text.substr(text.starts_with(place) ? place.size() : 0)));
     }
   }
   if (coupled.size() == 1) {
     network = std::move(coupled[0].network);
     return;
   }
-  if (coupled.empty() && free + 1 == candidates.size() && problem) throw Error(*problem);
+  if (coupled.empty() && !problems.empty()) {
+    fail(ErrorCode::unsupported, "{}: as a stream: {}", source, fmt::join(problems, "; "));
+  }
   fail_with(ErrorCode::unsupported, {the_option("time", names.back()), " says that it is ", names.back()},
             "{}: as a stream: it is not clear which extent is time: {}", source, fmt::join(names, ", "));
+}
+
+}  // namespace
+
+void make_stream(Network& network, const std::string& time, const std::string& source) {
+  if (network.states.empty()) return choose_time(network, time, source);
+  std::string names;
+  for (const network::State& each : network.states) {
+    names += (names.empty() ? "" : ", ") + input_value(network, static_cast<std::size_t>(each.input)).name;
+  }
+  try {
+    choose_time(network, time, source);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    const Message remedy = "The file is a stream of chunks already, with the state " + names + ": import it without " +
+                           Message({the_option("stream")});
+    throw Error(error.code(), error.message() + ". " + remedy, {.remedy = remedy});
+  }
 }
 
 }  // namespace penstock::io::onnx

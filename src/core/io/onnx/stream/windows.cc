@@ -126,8 +126,12 @@ void Streamer::rule_pad() {
     if ((axes[i] < 0 ? axes[i] + rank(x.like) : axes[i]) == x.time.axis) {
       before = pads[i];
       const std::string mode = node_->find("mode") == nullptr ? "" : node_->find("mode")->text;
-      if ((before > 0 || pads[axes.size() + i] > 0) && !mode.empty() && mode != "constant") {
-        refuse("its mode is '{}' along time; frames can only be padded with a number", mode);
+      const Index behind = pads[axes.size() + i];
+      if ((before > 0 || behind > 0) && !mode.empty() && mode != "constant") {
+        refuse(
+            "its mode is '{}' along time, over {} frames in front of the first and {} behind the last, which a "
+            "stream does not know; frames can only be padded with a number",
+            mode, before, behind);
       }
       pads[i] = pads[axes.size() + i] = 0;
     } else {
