@@ -30,7 +30,7 @@ MODELS = [
         1000,
     ),
     ("DeepFilterNet 3, df_dec", *DEEPFILTERNET, "df_dec.onnx", ["emb:1,1,512", "c0:1,64,1,96"], 1000),
-    ("ddddocr, common", "ddddocr", "", "common.onnx", ["input1:1,1,64,160"], 100),
+    ("ddddocr, common", "ddddocr", "", "common.onnx", ["input1:1,1,64,160", "allocates"], 100),
     ("ddddocr, common_det", "ddddocr", "", "common_det.onnx", [], 20),
 ]
 
@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--program", required=True, help="network_times, which a build with tests has in bench/")
     parser.add_argument("--models", nargs="*", default=[], help="words of the names of models [all]")
     parser.add_argument("--folder", type=pathlib.Path, help="where the packages lie, if they are not installed")
+    parser.add_argument("--turns", type=int, default=20, help="chunks that each library runs in turn [20]")
     arguments = parser.parse_args()
     library = next((folder_of("onnxruntime") / "capi").glob("libonnxruntime.so.*"))
     print("| model | a chunk here | ONNX Runtime | ratio | largest difference |\n|---|---|---|---|---|")
@@ -55,7 +56,7 @@ def main() -> None:
         if place is None or not (place / folder / file).exists():
             print(f"| {name} | {package} is not installed | | | |")
             continue
-        command = [arguments.program, str(place / folder / file), str(library), str(chunks), *options]
+        command = [arguments.program, str(place / folder / file), str(library), str(chunks), f"turns={arguments.turns}", *options]
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         if done.returncode != 0:
             print(f"| {name} | {done.stderr.strip()} | | | |")

@@ -1,8 +1,10 @@
 // Times of a published network on a stream, beside ONNX Runtime with its state fed back by hand:
 //
-//   network_times MODEL.onnx LIBRARY CHUNKS [INPUT=NUMBER] [INPUT:EXTENT,EXTENT]
+//   network_times MODEL.onnx LIBRARY CHUNKS [INPUT=NUMBER] [INPUT:EXTENT,EXTENT] [turns=COUNT] [allocates]
 //
 // INPUT=NUMBER fixes an input, INPUT:... gives the shape of a chunk. Both have one thread and the same random chunks.
+// They take turns of COUNT chunks [1]: with one, each evicts the other's weights from the cache of the core.
+// "allocates": ONNX Runtime allocates its outputs, for files that declare another shape than they compute.
 // Prints a line of JSON: times in microseconds, and the largest difference of the outputs.
 
 #include <dlfcn.h>
@@ -49,6 +51,8 @@ class Runtime {
     throw std::runtime_error(reinterpret_cast<const char* (*)(void*)>(functions_[kGetErrorMessage])(status));
   }
 
+  void release_value(void* value) const { reinterpret_cast<void (*)(void*)>(functions_[kReleaseValue])(value); }
+
   enum : int {
     kGetErrorMessage = 2,
     kCreateEnv = 3,
@@ -58,7 +62,9 @@ class Runtime {
     kSetGraphOptimizationLevel = 23,
     kSetIntraOpNumThreads = 24,
     kCreateTensorWithData = 49,
+    kGetTensorMutableData = 51,
     kCreateCpuMemoryInfo = 69,
+    kReleaseValue = 96,
   };
   const char* version = "";
 
@@ -108,6 +114,14 @@ class Peer {
                                        outputs.data());
   }
 
+  /// Copies an output that ONNX Runtime has allocated, which is null then.
+  void take(void*& output, Bytes& bytes) const {
+    void* data = nullptr;
+    runtime_.call<Runtime::kGetTensorMutableData, void*, void**>(output, &data);
+    std::memcpy(bytes.data(), data, bytes.size());
+    runtime_.release_value(std::exchange(output, nullptr));
+  }
+
  private:
   const Runtime& runtime_;
   void *session_ = nullptr, *memory_ = nullptr;
@@ -143,6 +157,8 @@ std::string summary(std::vector<double> times) {
 struct Arguments {
   NetworkImport import;
   NetworkShapes shapes;
+  int turns = 1;
+  bool allocates = false;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -150,6 +166,14 @@ Arguments parse(int argc, char** argv) {
   for (int i = 4; i < argc; ++i) {
     const std::string text = argv[i];
     const std::size_t middle = text.find_last_of("=:");
+    if (text == "allocates") {
+      arguments.allocates = true;
+      continue;
+    }
+    if (text.starts_with("turns=")) {
+      arguments.turns = std::max(1, std::stoi(text.substr(middle + 1)));
+      continue;
+    }
     if (middle == std::string::npos) throw std::runtime_error("expected INPUT=NUMBER or INPUT:EXTENTS, not " + text);
     if (text[middle] == '=') {
       arguments.import.fixed[text.substr(0, middle)] = {std::stod(text.substr(middle + 1))};
@@ -166,15 +190,18 @@ Arguments parse(int argc, char** argv) {
 /// Runs ONNX Runtime on chunks: its states go from one buffer to the other.
 class PeerStream {
  public:
-  PeerStream(const Peer& peer, const Network& network, NetworkSession& session, const NetworkImport& import)
-      : peer_(peer), inputs_(session.inputs()), outputs_(session.outputs()) {
+  PeerStream(const Peer& peer, const Network& network, NetworkSession& session, const Arguments& arguments)
+      : peer_(peer), inputs_(session.inputs()), outputs_(session.outputs()), allocates_(arguments.allocates) {
     for (const NetworkTensor& each : inputs_) add(each, in_, bytes_in_);
-    for (const auto& [name, number] : import.fixed) {
+    for (const auto& [name, number] : arguments.import.fixed) {
       fixed_.push_back({name, "i64"});
       const auto value = static_cast<std::int64_t>(number.front());
       std::memcpy(add(fixed_.back(), in_, bytes_in_).data(), &value, sizeof(value));
     }
-    for (const NetworkTensor& each : outputs_) add(each, out_, bytes_out_);
+    for (const NetworkTensor& each : outputs_) {
+      add(each, out_, bytes_out_);
+      if (allocates_) out_.back() = nullptr;
+    }
     for (const NetworkState& each : network.states()) {
       NetworkTensor tensor = each.input;
       for (Index& extent : tensor.shape) extent = std::max<Index>(extent, 1);
@@ -194,7 +221,10 @@ class PeerStream {
   }
 
   Bytes& input(std::size_t i) { return *bytes_in_[i]; }
-  const Bytes& output(std::size_t i) const { return *bytes_out_[i]; }
+  const Bytes& output(std::size_t i) {
+    if (allocates_) peer_.take(out_[i], *bytes_out_[i]);
+    return *bytes_out_[i];
+  }
   void run() {
     peer_.run(names_in_, in_, names_out_, out_);
     for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -218,6 +248,7 @@ class PeerStream {
   std::vector<Bytes*> bytes_in_, bytes_out_;
   std::vector<void*> in_, out_, other_;
   Names names_in_, names_out_;
+  bool allocates_ = false;
 };
 
 int run(int argc, char** argv) {
@@ -228,26 +259,44 @@ int run(int argc, char** argv) {
   const Network network = Network::import_onnx(argv[1], arguments.import);
   NetworkSession session(network, arguments.shapes);
   const Peer peer(runtime, argv[1]);
-  PeerStream stream(peer, network, session, arguments.import);
+  PeerStream stream(peer, network, session, arguments);
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 0.1F);
   std::vector<double> ours, theirs;
   double difference = 0;
-  for (int i = 0; i < chunks; ++i) {
-    for (std::size_t k = 0; k < session.inputs().size(); ++k) {
-      if (session.inputs()[k].type != "f32") continue;  // others stay zero
-      const auto input = session.input<float>(session.inputs()[k].name);
-      for (float& each : input) each = normal(random);
-      std::memcpy(stream.input(k).data(), input.data(), input.size_bytes());
+  const auto count_of_turn = static_cast<std::size_t>(arguments.turns);
+  std::vector<std::vector<std::vector<float>>> inputs(count_of_turn), outputs(count_of_turn);
+  for (int i = 0; i < chunks; i += arguments.turns) {
+    for (std::size_t turn = 0; turn < count_of_turn; ++turn) {
+      inputs[turn].clear(), outputs[turn].clear();
+      for (const NetworkTensor& each : session.inputs()) {
+        if (each.type != "f32") continue;  // others stay zero
+        const auto input = session.input<float>(each.name);
+        for (float& value : input) value = normal(random);
+        inputs[turn].emplace_back(input.begin(), input.end());
+      }
+      ours.push_back(timed([&] { session.run(); }));
+      for (const NetworkTensor& each : session.outputs()) {
+        if (each.type != "f32") continue;
+        const auto output = session.output<float>(each.name);
+        outputs[turn].emplace_back(output.begin(), output.end());
+      }
     }
-    ours.push_back(timed([&] { session.run(); }));
-    theirs.push_back(timed([&] { stream.run(); }));
-    for (std::size_t k = 0; k < session.outputs().size(); ++k) {
-      if (session.outputs()[k].type != "f32") continue;
-      const auto output = session.output<float>(session.outputs()[k].name);
-      const auto* const other = reinterpret_cast<const float*>(stream.output(k).data());
-      for (std::size_t n = 0; n < output.size(); ++n) {
-        difference = std::max(difference, static_cast<double>(std::abs(output[n] - other[n])));
+    for (std::size_t turn = 0; turn < count_of_turn; ++turn) {
+      auto input = inputs[turn].begin(), output = outputs[turn].begin();
+      for (std::size_t k = 0; k < session.inputs().size(); ++k) {
+        if (session.inputs()[k].type == "f32")
+          std::memcpy(stream.input(k).data(), input->data(), input->size() * 4), ++input;
+      }
+      theirs.push_back(timed([&] { stream.run(); }));
+      for (std::size_t k = 0; k < session.outputs().size(); ++k) {
+        const Bytes& bytes = stream.output(k);
+        if (session.outputs()[k].type != "f32") continue;
+        const auto* const other = reinterpret_cast<const float*>(bytes.data());
+        for (std::size_t n = 0; n < output->size(); ++n) {
+          difference = std::max(difference, static_cast<double>(std::abs((*output)[n] - other[n])));
+        }
+        ++output;
       }
     }
   }

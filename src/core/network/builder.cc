@@ -228,7 +228,13 @@ Status Builder::prepare(const Operator& op, const Node& node, Numbers& items) {
   }
   PENSTOCK_TRY(check_reads(op, facts));
   reads.resize(facts.size());
+  const auto pad = op.name == "Conv" ? pads_.find(reads[0]) : pads_.end();
+  if (pad != pads_.end()) {
+    reads[0] = steps_[pad->second].reads[0];
+    facts[0] = &items_[reads[0]].fact;
+  }
   Preparation preparation(node, op, impl_.kernels, facts);
+  if (pad != pads_.end()) preparation.zeros = *static_cast<const Shape*>(steps_[pad->second].step.plan.get());
   PENSTOCK_TRY(op.prepare(preparation));
   for (std::size_t i = 0; i < node.writes.size(); ++i) {
     Fact& fact = preparation.results[i];
@@ -278,6 +284,7 @@ void Builder::emit(Preparation& node, const Numbers& reads, const Numbers& write
   for (const int read : reads) emitted.step.types.push_back(read < 0 ? Type::f32 : items_[read].fact.type);
   for (const int write : writes) emitted.step.types.push_back(items_[write].fact.type);
   if (emitted.step.scratch_bytes > 0) emitted.scratch = new_buffer(emitted.step.scratch_bytes);
+  if (emitted.step.adds_zeros) pads_[writes[0]] = steps_.size();
   steps_.push_back(std::move(emitted));
 }
 

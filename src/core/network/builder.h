@@ -89,6 +89,7 @@ class Builder {
   std::vector<int> inputs_, outputs_;
   std::vector<std::size_t> offsets_;                  // of buffers
   std::unordered_map<const Node*, Weights> weights_;  // of the first round
+  std::unordered_map<int, std::size_t> pads_;         // the steps that put zeros around a map, by what they write
   std::size_t known_bytes_ = 0, packed_bytes_ = 0, nodes_ = 0;
   int depth_ = 0;
 };

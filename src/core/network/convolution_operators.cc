@@ -279,6 +279,16 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
   return {};
 }
 
+/// Leaves out the places of windows that lie in the padding of every result.
+void trim(Window& window, Index& first) {
+  for (; window.size > 1 && (window.out - 1) * window.stride < window.before; ++first) {
+    --window.size, window.before -= window.dilation;
+  }
+  for (; window.size > 1 && (window.size - 1) * window.dilation - window.before >= window.in; --window.size) {
+    window.after -= window.dilation;
+  }
+}
+
 Status check_tensors(const Preparation& p, Index& groups) {
   for (std::size_t i = 0; i < p.reads(); ++i) PENSTOCK_TRY(p.only(i, {Type::f32}));
   groups = p.integer("group", 1);
@@ -300,7 +310,19 @@ Status prepare_conv(Preparation& p) {
   const auto plan = std::make_shared<Convolution>();
   PENSTOCK_TRY(read_windows(p, {w.begin() + 2, w.end()}, plan->windows));
   plan->images = x[0], plan->groups = groups, plan->channels = w[1], plan->maps = w[0] / groups;
-  return finish(p, plan, p.known_floats(1));
+  if (p.known(1) == nullptr) return finish(p, plan, nullptr);
+  Window &h = plan->windows.h, &wide = plan->windows.w;
+  const Index rows = h.size, columns = wide.size;
+  Index row = 0, column = 0;
+  trim(h, row), trim(wide, column);
+  AlignedVector<float> weights;
+  for (Index i = 0; i < w[0] * w[1]; ++i) {
+    for (Index k = 0; k < h.size; ++k) {
+      const float* from = p.known_floats(1) + (i * rows + row + k) * columns + column;
+      weights.insert(weights.end(), from, from + wide.size);
+    }
+  }
+  return finish(p, plan, weights.data());
 }
 
 Status prepare_conv_transpose(Preparation& p) {

@@ -1,7 +1,7 @@
 #include "network/maps.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 
 namespace penstock::network {
 
@@ -9,15 +9,13 @@ namespace {
 
 /// n: rank of the loop, extents, then for each axis the offsets of its positions; at last the positions of the
 /// innermost axis between which elements lie side by side.
+template <class Element>
 void run_maps(const Step& step, const Memory& memory) {
   const Index* n = step.n.data();
   const auto rank = static_cast<std::size_t>(n[0]);
-  const std::size_t size = size_of(step.write_type(0));
-  const auto bytes = static_cast<Index>(size);
-  const std::byte* x = step.read(0, memory);
-  std::byte* y = step.write(0, memory);
-  const std::byte zero[8] = {};
-  const std::byte* pad = step.variant != 0 ? step.read(2, memory) : zero;
+  const auto* x = reinterpret_cast<const Element*>(step.read(0, memory));
+  auto* y = reinterpret_cast<Element*>(step.write(0, memory));
+  const Element pad = step.variant != 0 ? *reinterpret_cast<const Element*>(step.read(2, memory)) : Element{};
   const Index* map[kMostAxes];
   const Index* next = n + 1 + rank;
   for (std::size_t a = 0; a < rank; ++a) map[a] = next, next += n[1 + a];
@@ -27,16 +25,17 @@ void run_maps(const Step& step, const Memory& memory) {
     bool inside = true;
     for (std::size_t a = 0; a + 1 < rank; ++a) inside = inside && map[a][counter[a]] >= 0, base += map[a][counter[a]];
     const Index *row = map[rank - 1], length = n[rank], run = next[0], end = next[1];
-    const auto one = [&](Index i) {
-      const bool there = inside && row[i] >= 0;
-      std::memcpy(y + i * bytes, there ? x + (base + row[i]) * bytes : pad, size);
+    const auto some = [&](Index begin, Index last) {
+      for (Index i = begin; i < last; ++i) y[i] = row[i] >= 0 ? x[base + row[i]] : pad;
     };
-    for (Index i = 0; i < (inside ? run : length); ++i) one(i);
     if (inside) {
-      std::memcpy(y + run * bytes, x + (base + row[run]) * bytes, static_cast<std::size_t>((end - run) * bytes));
-      for (Index i = end; i < length; ++i) one(i);
+      some(0, run);
+      if (run < end) std::copy_n(x + base + row[run], end - run, y + run);
+      some(end, length);
+    } else {
+      std::fill_n(y, length, pad);
     }
-    y += length * bytes;
+    y += length;
     Index axis = static_cast<Index>(rank) - 2;
     for (; axis >= 0 && ++counter[axis] == n[1 + axis]; --axis) counter[axis] = 0;
     if (axis < 0) return;
@@ -47,7 +46,10 @@ void run_maps(const Step& step, const Memory& memory) {
 
 void take_from(Preparation& p, const AxisMaps& maps, bool padded_by_read) {
   const Shape strides = strides_of(p.shape(0));
-  Step& step = p.run(&run_maps);
+  const std::size_t size = size_of(p.type(0));
+  Step& step = p.run(size == 1   ? &run_maps<std::uint8_t>
+                     : size == 4 ? &run_maps<std::uint32_t>
+                                 : &run_maps<std::uint64_t>);
   step.variant = padded_by_read ? 1 : 0;
   step.n.push_back(std::max<Index>(p.rank(0), 1));
   for (const std::vector<Index>& map : maps) step.n.push_back(static_cast<Index>(map.size()));

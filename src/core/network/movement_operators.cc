@@ -297,6 +297,11 @@ Status prepare_pad(Preparation& p) {
     for (Index k = 0; k < shape[i]; ++k) maps[i].push_back(padded_from(k - before[i], x[i], mode));
   }
   take_from(p, maps, p.has(2));
+  const bool zero = !p.has(2) || (p.known(2) != nullptr && p.type(2) == Type::f32 && *p.known_floats(2) == 0);
+  const bool around_maps = x.size() > 2 && before[0] == 0 && before[1] == 0 && after[0] == 0 && after[1] == 0;
+  before.insert(before.end(), after.begin(), after.end());
+  p.step.adds_zeros = mode == "constant" && zero && around_maps && *std::ranges::min_element(before) >= 0;
+  p.step.plan = std::make_shared<const Shape>(std::move(before));
   return {};
 }
 

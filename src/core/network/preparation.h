@@ -79,6 +79,7 @@ class Preparation {
   Step& run(Run function, std::size_t scratch_bytes = 0);
 
   Step step;
+  Shape zeros;  ///< A convolution has so many around read 0, before and after each axis, besides its own; empty: none.
   std::vector<Fact> results;
   int viewed = -1;
   std::size_t view_offset = 0;

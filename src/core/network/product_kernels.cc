@@ -21,13 +21,13 @@ constexpr int kVectors = 4;
 /// As many rows as leave registers for the vectors of b.
 constexpr int kMostRows = HWY_TARGET == HWY_AVX3 ? 6 : 3;
 
-/// A tile of c. The last of its vectors has `count` lanes.
+/// A tile of c. A single vector may have fewer lanes.
 template <int rows, int vectors, bool indirect>
 HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Index count) {
   using V = Simd;
   using L = Lanes<float>;
   V sums[rows][vectors];
-  const auto last = [&](int v) { return v == vectors - 1 ? count : L::lanes; };
+  const auto last = [&](int) { return vectors == 1 ? count : L::lanes; };
   for (int v = 0; v < vectors; ++v) {
     const Index at = column + v * L::lanes;
     const V start = job.column_bias != nullptr ? L::load(job.column_bias + at, last(v)) : V(0.0f);
@@ -58,7 +58,12 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
       if (!indirect) b += b_row;
     }
   };
-  count == L::lanes ? loop(L::lanes) : loop(count);
+  // One loop for several vectors: with two, the sums would lie on the stack in between.
+  if constexpr (vectors > 1) {
+    loop(L::lanes);
+  } else {
+    count == L::lanes ? loop(L::lanes) : loop(count);
+  }
   for (int r = 0; r < rows; ++r) {
     float* c = job.c + (row + r) * job.c_stride + column;
     for (int v = 0; v < vectors; ++v) L::store(sums[r][v], c + v * L::lanes, last(v));

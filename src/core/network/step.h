@@ -87,6 +87,7 @@ struct Step {
   bool is_unary = false;         ///< It does nothing but apply `ending`.
   bool is_binary = false;        ///< It joins two tensors by Binary `variant`.
   bool scales_channels = false;  ///< It is such a gain and shift, in `packed`.
+  bool adds_zeros = false;       ///< It puts zeros around maps: `plan` has their Shape, before and after each axis.
 
   const std::byte* read(std::size_t i, const Memory& memory) const { return memory.at(reads[i]); }
   const float* floats(std::size_t i, const Memory& memory) const {

@@ -33,6 +33,7 @@ class StridedLoop {
   template <class Row>
   void rows(const Row& row) const {
     if (empty_) return;
+    if (axes_ < 2) return static_cast<void>(row(first));
     Index counter[2 * kMostAxes] = {};
     Strides at = first;
     for (;;) {

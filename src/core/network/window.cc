@@ -57,6 +57,7 @@ Status read_common(const Preparation& p, Shape kernel, Window* (&axes)[2], std::
   for (std::size_t i = 0; i < count; ++i) {
     if (kernel[i] < 1 || kernel[i] > kMost) return p.refuse("a window of " + text_of(kernel[i]));
     *axes[i] = {kernel[i], strides[i], dilations[i], pads[i], pads[count + i], p.extent(0, static_cast<Index>(i) + 2)};
+    if (!p.zeros.empty()) axes[i]->in += p.zeros[i + 2] + p.zeros[count + i + 4];
   }
   return {};
 }
@@ -81,6 +82,9 @@ Status read_windows(const Preparation& p, const Shape& kernel, Windows& windows)
       // A window must not begin behind the input.
       if ((window.out - 1) * window.stride >= window.in + window.before) --window.out;
     }
+    if (p.zeros.empty()) continue;
+    const Index before = p.zeros[i + 2], after = p.zeros[count + i + 4];
+    window.in -= before + after, window.before += before, window.after += after;
   }
   return {};
 }

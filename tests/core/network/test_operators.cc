@@ -189,6 +189,9 @@ constexpr ConvCase kConvs[] = {
     {1, 2, 5, 130, 3, 1, 5, 4, 1, 2, 1, 2, 2},
     {1, 16, 40, 41, 5, 1, 3, 3, 1, 1, 3, 3, 3},
     {3, 2, 1, 1, 4, 1, 1, 1, 2, 2, 1, 0, 0},
+    // Places of windows that only padding has.
+    {1, 3, 1, 9, 4, 1, 4, 3, 1, 1, 1, 3, 0},
+    {1, 4, 2, 5, 6, 2, 3, 4, 2, 2, 3, 8, 3},
 };
 
 std::vector<Attribute> attributes_of(const ConvCase& c) {
@@ -228,6 +231,25 @@ TEST_P(NetworkOperators, Convolutions) {
       expected.push_back(sum);
     }
     expect_near("Conv", {x, w, bias}, attributes_of(c), shape(c.images, c.maps, out_h, out_w), expected, 1e-4);
+
+    // The zeros before come from Pad, with and without another reader of what it writes.
+    for (const bool is_read_again : {false, true}) {
+      Maker maker;
+      ConvCase rest = c;
+      rest.before = 0;
+      const std::vector<Index> pads = c.flat ? std::vector<Index>{0, 0, c.before, 0, 0, 0}
+                                             : std::vector<Index>{0, 0, c.before, c.before, 0, 0, 0, 0};
+      const int padded = maker.node("Pad", {maker.input("x", x.shape), maker.constant(pads)});
+      maker.output(maker.node("Conv", {padded, maker.constant(w), maker.constant(bias)}, attributes_of(rest)));
+      if (is_read_again) maker.output(padded);
+      Running running(maker.network, {x.shape});
+      ASSERT_TRUE(running.status.ok()) << running.status.text;
+      running.set(0, x);
+      running.session->run();
+      const std::vector<float> values = running.output(0).as<float>();
+      ASSERT_EQ(values.size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-4);
+    }
   }
 }
 
