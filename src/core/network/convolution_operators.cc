@@ -1,5 +1,6 @@
 // Convolutions as products: of the weights with the input itself, which is padded so that each place in the window is
-// the whole map at another offset; or, where there are few results, of windows with panels of the weights.
+// the whole map at another offset; or, where there are few results, of windows with panels of the weights; or of tiles
+// of images, by Winograd's algorithm.
 
 #include <algorithm>
 #include <cstring>
@@ -26,6 +27,8 @@ struct Convolution {
   Index rows = 0, columns = 0;  // of a plane
   std::vector<Index> offsets;   // of the channels and places of a window, in planes of a group
   Index at_results = 0;         // in the scratch, in floats
+  Index tile_rows = 0;          // at once; 0: there are no tiles
+  Index tile_stride = 0;        // of so many floats
 
   Index places() const { return windows.h.size * windows.w.size; }
   Index inner() const { return channels * places(); }
@@ -57,6 +60,8 @@ void fill_row(const Window& w, Index phase, Index columns, const float* x, float
   const float* from = x + begin * w.stride - shift;
   if (w.stride == 1) {
     std::copy_n(from, end - begin, y + begin);
+  } else if (w.stride == 2) {  // a constant, by vectors
+    for (Index c = begin; c < end; ++c) y[c] = from[2 * (c - begin)];
   } else {
     for (Index c = begin; c < end; ++c, from += w.stride) y[c] = *from;
   }
@@ -190,6 +195,103 @@ void run_windows(const Step& step, const Memory& memory) {
   }
 }
 
+// Winograd's tiles --------------------------------------------------------------------------------------------------
+
+constexpr Index kTile = 16;  // products for 2 x 2 results of windows of 3 x 3, which take 36 otherwise
+constexpr Index kTileValues =
+    48 << 10;  // of channels and maps at once, for each of kTile: they stay in the second cache
+
+/// Images alone: a stream of frames has the bits of the whole sequence more often.
+bool is_for_tiles(const Convolution& plan) {
+  const Window &h = plan.windows.h, &w = plan.windows.w;
+  const bool fits = h.size == 3 && w.size == 3 && h.stride * w.stride * h.dilation * w.dilation * h.up * w.up == 1;
+  return fits && plan.groups == 1 && std::min(plan.channels, plan.maps) >= 16 && std::min(h.out, w.out) >= 8;
+}
+
+/// [maps, channels, 3, 3] -> [kTile, maps, channels]
+void pack_tiles(const Convolution& plan, const float* weights, AlignedVector<float>& packed) {
+  const Index count = plan.maps * plan.channels;
+  packed.resize(static_cast<std::size_t>(kTile * count));
+  const auto transform = [](const float* g, Index step, float* u, Index to_step) {
+    const float sum = g[0] + g[2 * step], middle = g[step];
+    u[0] = g[0], u[to_step] = (sum + middle) / 2, u[2 * to_step] = (sum - middle) / 2, u[3 * to_step] = g[2 * step];
+  };
+  for (Index i = 0; i < count; ++i) {
+    float rows[12];
+    for (Index column = 0; column < 3; ++column) transform(weights + i * 9 + column, 3, rows + column, 3);
+    for (Index row = 0; row < 4; ++row) transform(rows + 3 * row, 1, packed.data() + 4 * row * count + i, count);
+  }
+}
+
+bool absorb_into_tiles(Step& step, Index channels, const float* gain, const float* shift) {
+  const auto& plan = *static_cast<const Convolution*>(step.plan.get());
+  if (channels != plan.maps) return false;
+  step.bias.resize(static_cast<std::size_t>(channels));
+  for (Index map = 0; map < channels; ++map) step.bias[map] = step.bias[map] * gain[map] + shift[map];
+  for (Index i = 0; i < kTile * channels; ++i) {
+    float* const row = step.packed.own().data() + i * plan.channels;
+    for (Index k = 0; k < plan.channels; ++k) row[k] *= gain[i % channels];
+  }
+  return true;
+}
+
+/// The even and the odd rows and columns of the input lie in planes of their own: element (r, c) of a tile's 4 x 4 is
+/// in plane (r % 2, c % 2), side by side with that of the next tile.
+void run_tiles(const Step& step, const Memory& memory) {
+  const auto& plan = *static_cast<const Convolution*>(step.plan.get());
+  const Index out_h = plan.windows.h.out, out_w = plan.windows.w.out, plane = plan.rows * plan.columns;
+  const Index all = plan.rows - 1, stride = plan.tile_stride;
+  float *const planes = step.spare(memory), *const inputs = planes + plan.at_results;
+  float *const products = inputs + kTile * plan.channels * stride, *const results =
+                                                                       products + kTile * plan.maps * stride;
+  Product job;
+  job.rows = plan.maps, job.columns = stride, job.inner = job.a_stride = plan.channels;
+  job.b_row = job.c_stride = stride;
+  for (Index image = 0; image < plan.images; ++image) {
+    fill_planes(plan, step.floats(0, memory) + image * plan.channels * plan.inputs(), planes);
+    float* const y = step.result(0, memory) + image * plan.maps * plan.results();
+    for (Index row = 0; row < all; row += plan.tile_rows) {
+      const Index rows = std::min(plan.tile_rows, all - row);
+      const Index tiles = rows * plan.columns - 1;
+      for (Index channel = 0; channel < plan.channels; ++channel) {
+        memory.kernels.to_tiles(tiles, planes + 4 * channel * plane + row * plan.columns, plane, plan.columns,
+                                inputs + channel * stride, plan.channels * stride);
+      }
+      for (Index i = 0; i < kTile; ++i) {
+        job.a = step.packed.data() + i * plan.maps * plan.channels;
+        job.b = inputs + i * plan.channels * stride, job.c = products + i * plan.maps * stride;
+        memory.kernels.multiply(job);
+      }
+      for (Index map = 0; map < plan.maps; ++map) {
+        memory.kernels.from_tiles(tiles, products + map * stride, plan.maps * stride,
+                                  step.bias.empty() ? 0.0f : step.bias[map], results, results + 2 * stride);
+        for (Index i = 2 * row; i < std::min(2 * (row + rows), out_h); ++i) {
+          end(step, memory, out_w, results + i % 2 * 2 * stride + (i / 2 - row) * 2 * plan.columns,
+              y + map * plan.results() + i * out_w);
+        }
+      }
+    }
+  }
+}
+
+/// Planes and the scratch, in floats.
+Index lay_out_tiles(Convolution& plan, Index panel) {
+  Window &h = plan.windows.h, &w = plan.windows.w;
+  h.stride = w.stride = 2;  // of the planes
+  plan.phases = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+  plan.rows = (h.out + 1) / 2 + 1, plan.columns = (w.out + 1) / 2 + 1;
+  // Products run over whole panels, so that as many rows go together as leave little of the last one empty.
+  const Index all = plan.rows - 1;
+  Index least = 0;
+  for (Index rows = 1; rows <= all; ++rows) {
+    const Index stride = (rows * plan.columns + panel - 1) / panel * panel, work = (all + rows - 1) / rows * stride;
+    if (rows > 1 && stride * (plan.channels + plan.maps) > kTileValues) break;
+    if (rows == 1 || work < least) plan.tile_rows = rows, plan.tile_stride = stride, least = work;
+  }
+  plan.at_results = (4 * plan.channels * plan.rows * plan.columns + 15) / 16 * 16;
+  return plan.at_results + (kTile * (plan.channels + plan.maps) + 4) * plan.tile_stride;
+}
+
 /// The number of vector operations for each place of a window: in windows with panels, or over whole maps.
 bool has_few_results(const Convolution& plan, Index lanes) {
   if (plan.groups != 1) return false;
@@ -260,6 +362,10 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
     PENSTOCK_TRY(check_shape(Type::f32, {plan->results(), inner}));
     plan->at_results = (plan->results() * inner + 15) / 16 * 16;
     scratch = plan->at_results + plan->results() * maps;
+  } else if (weights != nullptr && is_for_tiles(*plan) && (!p.has(2) || p.known(2) != nullptr)) {
+    scratch = lay_out_tiles(*plan, panel);
+    PENSTOCK_TRY(check_shape(Type::f32, {scratch}));
+    pack_tiles(*plan, weights, step.packed.own());
   } else {
     lay_out(*plan);
     const auto phases = static_cast<Index>(plan->phases.size());
@@ -271,10 +377,15 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
     if (!plan->direct()) scratch += plan->maps * plan->rows_at_once() * plan->columns;
     if (weights != nullptr) step.packed.own().assign(weights, weights + maps * inner);
   }
-  p.run(plan->few ? &run_windows : &run_maps_at_offsets, static_cast<std::size_t>(scratch) * sizeof(float));
+  const bool tiled = plan->tile_rows > 0;
+  p.run(plan->few ? &run_windows
+        : tiled   ? &run_tiles
+                  : &run_maps_at_offsets,
+        static_cast<std::size_t>(scratch) * sizeof(float));
   if (p.known(2) != nullptr) step.bias.assign(p.known_floats(2), p.known_floats(2) + maps);
   step.takes_ending = true;
-  if (weights != nullptr && (!p.has(2) || p.known(2) != nullptr)) step.absorb = &absorb_maps;
+  if (weights != nullptr && (!p.has(2) || p.known(2) != nullptr))
+    step.absorb = tiled ? &absorb_into_tiles : &absorb_maps;
   step.plan = plan;
   return {};
 }
@@ -348,103 +459,12 @@ Status prepare_conv_transpose(Preparation& p) {
   return finish(p, plan, turned.data());
 }
 
-// Pools -----------------------------------------------------------------------------------------------------------
-
-struct Pool {
-  Windows windows;
-  bool averages = false, counts_padding = false;
-};
-
-/// The part of a window that the input has.
-void there(const Window& w, Index result, Index& begin, Index& end) {
-  const Index first = result * w.stride - w.before;
-  begin = first < 0 ? (-first + w.dilation - 1) / w.dilation : 0;
-  end = std::clamp<Index>((w.in - first + w.dilation - 1) / w.dilation, begin, std::max(begin, w.size));
-}
-
-/// Places of a window that padding has, but nothing behind it.
-Index counted(const Window& w, Index result) {
-  const Index first = result * w.stride, rest = w.in + w.before + w.after - first;
-  return std::clamp<Index>((rest + w.dilation - 1) / w.dilation, 0, w.size);
-}
-
-/// Pools the columns of x to a row of results. For place k of the window, results [begin, end) have a column.
-void pool_row(const Pool& pool, const Kernels& kernels, const float* x, float* y) {
-  const Window& w = pool.windows.w;
-  const Binary join = pool.averages ? Binary::add : Binary::maximum;
-  std::fill_n(y, w.out, pool.averages ? 0.0f : -HUGE_VALF);
-  for (Index k = 0; k < w.size; ++k) {
-    const Index shift = k * w.dilation - w.before;  // column c reads element c * stride + shift
-    const Index begin = shift < 0 ? std::min(w.out, (w.stride - 1 - shift) / w.stride) : 0;
-    const Index end = std::clamp<Index>((w.in - shift + w.stride - 1) / w.stride, begin, w.out);
-    if (begin == end) continue;
-    const float* from = x + begin * w.stride + shift;
-    if (w.stride == 1) {
-      kernels.binary(join, end - begin, y + begin, 1, from, 1, y + begin);
-    } else {
-      for (Index c = begin; c < end; ++c, from += w.stride) {
-        if (pool.averages) {
-          y[c] += *from;
-        } else if (*from > y[c] || *from != *from) {
-          y[c] = *from;
-        }
-      }
-    }
-  }
-}
-
-/// Along rows first, then along columns.
-void run_pool(const Step& step, const Memory& memory) {
-  const auto& pool = *static_cast<const Pool*>(step.plan.get());
-  const Window &h = pool.windows.h, &w = pool.windows.w;
-  const Binary join = pool.averages ? Binary::add : Binary::maximum;
-  const float* x = step.floats(0, memory);
-  float *rows = step.spare(memory), *y = step.result(0, memory);
-  for (Index map = 0; map < step.n[0]; ++map) {
-    for (Index row = 0; row < h.in; ++row, x += w.in) pool_row(pool, memory.kernels, x, rows + row * w.out);
-    for (Index row = 0; row < h.out; ++row, y += w.out) {
-      Index top = 0, bottom = 0;
-      there(h, row, top, bottom);
-      std::fill_n(y, w.out, pool.averages ? 0.0f : -HUGE_VALF);
-      for (Index i = top; i < bottom; ++i) {
-        const float* from = rows + (row * h.stride - h.before + i * h.dilation) * w.out;
-        memory.kernels.binary(join, w.out, y, 1, from, 1, y);
-      }
-      for (Index column = 0; pool.averages && column < w.out; ++column) {
-        Index left = 0, right = 0;
-        there(w, column, left, right);
-        const Index all = pool.counts_padding ? counted(h, row) * counted(w, column) : (bottom - top) * (right - left);
-        y[column] /= static_cast<float>(all);
-      }
-    }
-  }
-}
-
-Status prepare_pool(Preparation& p) {
-  PENSTOCK_TRY(p.only(0, {Type::f32}));
-  const auto pool = std::make_shared<Pool>();
-  PENSTOCK_TRY(read_windows(p, {}, pool->windows));
-  pool->averages = p.variant() != 0;
-  pool->counts_padding = p.integer("count_include_pad", 0) != 0;
-  Shape shape = p.shape(0);
-  shape.back() = pool->windows.w.out;
-  if (p.rank(0) == 4) shape[2] = pool->windows.h.out;
-  PENSTOCK_TRY(p.write(0, Type::f32, shape));
-  const Index rows = pool->windows.h.in * pool->windows.w.out;
-  PENSTOCK_TRY(check_shape(Type::f32, {rows}));
-  p.run(&run_pool, static_cast<std::size_t>(rows) * sizeof(float)).n = {shape[0] * shape[1]};
-  p.step.plan = pool;
-  return {};
-}
-
 }  // namespace
 
 Operators convolution_operators() {
   static constexpr Operator operators[] = {
       {"Conv", prepare_conv, 2, 3},
       {"ConvTranspose", prepare_conv_transpose, 2, 3},
-      {"MaxPool", prepare_pool, 1, 1, 0},
-      {"AveragePool", prepare_pool, 1, 1, 1},
   };
   return operators;
 }

@@ -116,6 +116,7 @@ Operators condition_operators();
 Operators product_operators();
 Operators einsum_operator();
 Operators convolution_operators();
+Operators pool_operators();
 Operators reduction_operators();
 Operators normalisation_operators();
 Operators recurrent_operators();

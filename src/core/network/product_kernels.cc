@@ -128,10 +128,64 @@ void RunMultiply(const Product& job) {
   job.offset != nullptr ? MultiplyAll<true>(job) : MultiplyAll<false>(job);
 }
 
+/// Vectors of up to four rows or columns of tiles.
+struct Four {
+  Simd v[4];
+};
+
+HWY_INLINE Four ToFactors(const Four& d) {
+  return {{d.v[0] - d.v[2], d.v[1] + d.v[2], d.v[2] - d.v[1], d.v[1] - d.v[3]}};
+}
+
+void ToTiles(Index n, const float* planes, Index plane, Index row, float* to, Index apart) {
+  using L = Lanes<float>;
+  for (Index at = 0; at < n; at += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, n - at);
+    Four columns[4], rows[4];
+    HWY_UNROLL(4)
+    for (int c = 0; c < 4; ++c) {
+      HWY_UNROLL(4)
+      for (int r = 0; r < 4; ++r) {
+        columns[c].v[r] = L::load(planes + at + (r % 2 * 2 + c % 2) * plane + r / 2 * row + c / 2, count);
+      }
+      columns[c] = ToFactors(columns[c]);
+    }
+    HWY_UNROLL(4)
+    for (int r = 0; r < 4; ++r) {
+      rows[r] = ToFactors({{columns[0].v[r], columns[1].v[r], columns[2].v[r], columns[3].v[r]}});
+      HWY_UNROLL(4)
+      for (int c = 0; c < 4; ++c) L::store(rows[r].v[c], to + at + (4 * r + c) * apart, count);
+    }
+  }
+}
+
+void FromTiles(Index n, const float* products, Index apart, float bias, float* upper, float* lower) {
+  using L = Lanes<float>;
+  for (Index at = 0; at < n; at += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, n - at);
+    Simd high[4], low[4];
+    HWY_UNROLL(4)
+    for (int c = 0; c < 4; ++c) {
+      const auto product = [&](int r) HWY_ATTR { return L::load(products + at + (4 * r + c) * apart, count); };
+      const Simd second = product(1), third = product(2);
+      high[c] = product(0) + second + third, low[c] = second - third - product(3);
+    }
+    const Simd start(bias);
+    const auto store = [&](const Simd(&of)[4], float* y) HWY_ATTR {
+      const Simd left = of[0] + of[1] + of[2] + start, right = of[1] - of[2] - of[3] + start;
+      hn::StoreInterleaved2(left.raw, right.raw, Simd::Tag(), y + 2 * at);
+    };
+    store(high, upper);
+    store(low, lower);
+  }
+}
+
 }  // namespace
 
 void FillProductKernels(Kernels& kernels) {
   kernels.multiply = &RunMultiply;
+  kernels.to_tiles = &ToTiles;
+  kernels.from_tiles = &FromTiles;
   kernels.panel_columns = kVectors * Lanes<float>::lanes;
 }
 
