@@ -15,7 +15,11 @@ list(APPEND runtime_networks ${runtime_core}/runtime/c_open_networks.cc ${runtim
 # What is of the import, or of the full library alone; and the kernels, sources that include themselves once for each
 # instruction set.
 list(FILTER runtime_networks EXCLUDE REGEX "/(fold|library_cell|[a-z]*_kernels).cc$")
-list(REMOVE_ITEM runtime_sources ${runtime_models} ${runtime_networks})
+# What each step of a small network passes.
+set(runtime_steps ${runtime_core}/network/contraction.cc ${runtime_core}/network/recurrent_operators.cc
+    ${runtime_core}/network/session.cc ${runtime_core}/runtime/network_model.cc)
+list(REMOVE_ITEM runtime_networks ${runtime_steps})
+list(REMOVE_ITEM runtime_sources ${runtime_models} ${runtime_networks} ${runtime_steps})
 list(FILTER runtime_sources EXCLUDE REGEX "/((step|int8)_kernels|c_open_int8).cc$")
 list(APPEND runtime_sources ${runtime_core}/base/denormals.cc ${runtime_core}/base/json_reader.cc
      ${runtime_core}/base/files/safetensors_header.cc
@@ -24,8 +28,10 @@ add_library(penstock_runtime_kernels OBJECT ${runtime_core}/runtime/step_kernels
             ${runtime_core}/runtime/int8_kernels.cc ${runtime_core}/network/gate_kernels.cc
             ${runtime_core}/network/pointwise_kernels.cc ${runtime_core}/network/product_kernels.cc)
 add_library(penstock_runtime_networks OBJECT ${runtime_networks})
+add_library(penstock_runtime_steps OBJECT ${runtime_steps})
 add_library(penstock_runtime STATIC ${runtime_sources} ${runtime_models} ${runtime_core}/runtime/c_open_int8.cc
-            $<TARGET_OBJECTS:penstock_runtime_networks> $<TARGET_OBJECTS:penstock_runtime_kernels>)
+            $<TARGET_OBJECTS:penstock_runtime_networks> $<TARGET_OBJECTS:penstock_runtime_steps>
+            $<TARGET_OBJECTS:penstock_runtime_kernels>)
 foreach(group sources models)
   set_source_files_properties(${runtime_${group}} PROPERTIES UNITY_GROUP ${group})
 endforeach()
@@ -35,7 +41,7 @@ add_library(Penstock::runtime ALIAS penstock_runtime)
 set_target_properties(penstock_runtime PROPERTIES EXPORT_NAME runtime)
 target_include_directories(penstock_runtime PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 
-foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_kernels)
+foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_steps penstock_runtime_kernels)
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include ${runtime_core})
   target_include_directories(${target} SYSTEM PRIVATE $<TARGET_PROPERTY:hwy::hwy,INTERFACE_INCLUDE_DIRECTORIES>)  # headers alone
@@ -55,18 +61,21 @@ foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_kerne
   endif()
 endforeach()
 # What a step runs is optimised for speed, and is by -O2 a third smaller than by -O3; the rest for its size.
-foreach(target penstock_runtime penstock_runtime_networks)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
+target_compile_options(penstock_runtime PRIVATE $<$<CONFIG:Release>:-Os>)
+target_compile_options(penstock_runtime_networks PRIVATE $<$<CONFIG:Release>:-Os>)
+target_compile_options(penstock_runtime_steps PRIVATE $<$<CONFIG:Release>:-O2>)
+foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_steps)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:penstock_flags>)
 endforeach()
 target_compile_options(penstock_runtime_kernels PRIVATE $<$<CONFIG:Release>:-O2>)
-set_source_files_properties(${runtime_core}/runtime/session.cc ${runtime_core}/runtime/recurrent_step.cc PROPERTIES
-                            COMPILE_OPTIONS "$<$<CONFIG:Release>:-O2>")
+set_source_files_properties(${runtime_core}/runtime/session.cc ${runtime_core}/runtime/recurrent_step.cc
+                            ${runtime_core}/runtime/c_sessions.cc PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O2>")
 if(PENSTOCK_SANITIZE MATCHES "fuzzer")
   # Fuzzers look for faults of what reads files, and clang takes many minutes to instrument kernels.
   target_link_libraries(penstock_runtime_kernels PRIVATE penstock_plain_flags)
   target_compile_options(penstock_runtime_kernels PRIVATE -O0 -g0)
-  foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_kernels)  # they agree on what is there
+  foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_steps
+          penstock_runtime_kernels)  # they agree on what is there
     target_compile_definitions(${target} PRIVATE HWY_COMPILE_ONLY_STATIC)
   endforeach()
 else()
