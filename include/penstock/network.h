@@ -124,6 +124,7 @@ class Network {
  private:
   friend class NetworkSession;
   friend std::vector<std::string> int8_layers(const Network& network);
+  friend std::string to_rtneural(const Network& network);
   explicit Network(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<const Impl> impl_;
 };

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "penstock/model.h"
+#include "penstock/network.h"
 
 /// Export to the JSON of RTNeural, which plugins for sound read.
 namespace penstock {
@@ -15,7 +16,14 @@ namespace penstock {
 /// Penstock's cells lstm and gru.
 std::string to_rtneural(const Model& model);
 
+/// Returns an imported stream as JSON of RTNeural, if it is a chain of layers lstm, gru and dense, and of the
+/// activations tanh, relu, sigmoid, softmax and elu. Its answers are compared with those of the file for 16 steps.
+///
+/// Throws Error(unsupported), with the node and the reason, for other networks.
+std::string to_rtneural(const Network& network);
+
 /// Writes it to `path`, which is replaced whole or not at all. Also throws Error(io_failure).
 void save_rtneural(const Model& model, const std::string& path);
+void save_rtneural(const Network& network, const std::string& path);
 
 }  // namespace penstock

@@ -82,6 +82,48 @@ def test_what_rtneural_cannot_express_is_refused(folder):
         refuses("export", "m.safetensors", "-o", "m.json", message=f"RTNeural cannot express this model: {message}", status=1, verb="export", cwd=folder)  # fmt: skip
 
 
+def drawn_layers(*kinds):
+    drawn = random.Random(3)
+
+    def matrix(rows, columns):
+        return [[drawn.uniform(-0.6, 0.6) for _ in range(columns)] for _ in range(rows)]
+
+    layers, channels = [], 1
+    for kind, size, activation in kinds:
+        gates = {"lstm": 4, "gru": 3, "dense": 1}[kind]
+        weights = [matrix(channels, gates * size)] + ([matrix(size, gates * size)] if gates > 1 else [])
+        weights.append(matrix(2, 3 * size) if kind == "gru" else matrix(1, gates * size)[0])
+        layers.append({"type": kind, "activation": activation, "shape": [None, None, size], "weights": weights})
+        channels = size
+    return {"in_shape": [None, None, 1], "samplerate": 8000, "layers": layers}
+
+
+def test_an_imported_network_returns_to_rtneural(folder):
+    kinds = [("lstm", 5, "tanh"), ("gru", 4, "tanh"), ("dense", 3, "elu"), ("dense", 1, "")]
+    first = drawn_layers(*kinds)
+    (folder / "layers.json").write_text(json.dumps(first))
+    run("import", "layers.json", cwd=folder)
+    said = run("export", "layers.safetensors", "-o", "back.json", cwd=folder).out
+    assert said == "file back.json, JSON of RTNeural\n"
+    second = json.loads((folder / "back.json").read_text())
+    assert second["samplerate"] == 8000
+    assert [(each["type"], each["shape"][2], each["activation"]) for each in second["layers"]] == kinds
+    for one, other in zip(first["layers"], second["layers"]):
+        flat = [[float(value) for value in re.findall(r"-?\d[\d.e+-]*", json.dumps(each["weights"]))] for each in (one, other)]
+        assert flat[1] == pytest.approx(flat[0], abs=1e-6)
+
+
+def test_networks_that_rtneural_cannot_express_are_refused(folder):
+    conv = {"type": "conv1d", "activation": "", "shape": [None, None, 1], "kernel_size": [3], "weights": [[[[1]], [[2]], [[3]]], [0]]}
+    for name, layers, more, message in (
+        ("conv", [conv], {}, 'RTNeural cannot express this network: Concat "layers.0": it is no layer lstm, gru or dense'),
+        ("skip", LSTM["layers"], {"in_skip": 1}, r"both read \"input\"; RTNeural has one layer after the other"),
+    ):
+        (folder / f"{name}.json").write_text(json.dumps({**LSTM, "layers": layers, **more}))
+        run("import", f"{name}.json", cwd=folder)
+        assert re.search(message, run("export", f"{name}.safetensors", "-o", "x.json", expect=1, cwd=folder).err), name
+
+
 def noise(path, latency=0, seed=5, gain=1.0):
     drawn = random.Random(seed)
     values = [drawn.gauss(0, 0.3) for _ in range(9000)]

@@ -9,6 +9,7 @@
 #include "options/options.h"
 #include "options/output_file.h"
 #include "penstock/model.h"
+#include "penstock/network.h"
 #include "penstock/onnx.h"
 #include "penstock/rtneural.h"
 #include "terminal/describe.h"
@@ -52,8 +53,18 @@ int export_rtneural(const CLI::App& app, const Model& model, const ExportArgumen
                                   "file", printable(arguments.output), model.data().sample_rate));
 }
 
+int export_network(const CLI::App& app, ExportArguments arguments) {
+  refuse_given(app, {"--normalised", "--allow-negative", "--group"}, "is for models of 'penstock train'");
+  const penstock::Network network = penstock::Network::load(arguments.model);
+  arguments.output = resolve_output(arguments.output, {{"MODEL", arguments.model}}, ".json", arguments.force);
+  save_rtneural(network, arguments.output);
+  if (arguments.json) return print_answer(json_line({{"output", arguments.output}, {"format", "rtneural"}}));
+  return print_answer(fmt::format("file {}, JSON of RTNeural\n", printable(arguments.output)));
+}
+
 int export_model(const CLI::App& app, ExportArguments arguments) {
   require_given(arguments.model, "MODEL");
+  if (arguments.output.ends_with(".json") && is_network(arguments.model)) return export_network(app, arguments);
   Model model = load_model("export", arguments.model);
   if (arguments.allow_negative) {
     require_task(model, arguments.model, Task::forecast, "--allow-negative");
@@ -81,7 +92,8 @@ Command add_export(CLI::App& program) {
   CLI::App* app = program.add_subcommand("export", "Write a model as ONNX, or as JSON of RTNeural, for other programs");
   auto arguments = std::make_shared<ExportArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A model or a checkpoint of 'penstock train'");
+  options.positional("MODEL", arguments->model,
+                     "A model or a checkpoint of 'penstock train'; for JSON also an imported network");
   options.group("Files");
   options.add("-o,--output", arguments->output, "FILE",
               "File to write; .json: JSON of RTNeural [MODEL with the extension .onnx]");

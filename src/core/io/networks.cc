@@ -9,6 +9,7 @@
 #include "backend/cpu/instruction_sets.h"
 #include "base/check.h"
 #include "io/audio/import.h"
+#include "io/audio/rtneural_network_writer.h"
 #include "io/network_file.h"
 #include "io/network_int8.h"
 #include "io/onnx/read/import.h"
@@ -17,7 +18,9 @@
 #include "network/input_shapes.h"
 #include "network/network_reader.h"
 #include "network/session.h"
+#include "penstock/file_writer.h"
 #include "penstock/network.h"
+#include "penstock/rtneural.h"
 
 namespace penstock {
 
@@ -42,7 +45,7 @@ std::size_t bytes_of(const std::string& type, const std::vector<Index>& shape) {
                                [](Index each) { return static_cast<std::size_t>(each); });
 }
 
-std::string name_of(network::Type type) { return std::string(network::short_name_of(type)); }
+std::string type_name(network::Type type) { return std::string(network::short_name_of(type)); }
 
 void count_operators(const network::Network& network, std::map<std::string, Index>& counts) {
   for (const network::Node& node : network.nodes) {
@@ -97,7 +100,7 @@ struct Network::Impl {
   }
   NetworkTensor tensor(int number) const {
     const network::Value& it = value(number);
-    return {it.name, name_of(it.type), it.shape, it.axes};
+    return {it.name, type_name(it.type), it.shape, it.axes};
   }
 };
 
@@ -132,6 +135,13 @@ Network Network::import_onnx(std::span<const std::byte> file, const NetworkImpor
 Network Network::load(const std::string& path) {
   return Network(std::make_shared<const Impl>(io::read_network(io::SafetensorsFile::open(path)), path));
 }
+
+std::string to_rtneural(const Network& network) {
+  choose_kernels();
+  return io::audio::write_rtneural(*network.impl_->network, network.impl_->source);
+}
+
+void save_rtneural(const Network& network, const std::string& path) { write_file(path, to_rtneural(network)); }
 
 void Network::save(const std::string& path) const { io::write_network(path, *impl_->network); }
 
@@ -187,14 +197,14 @@ struct NetworkSession::Impl {
     for (std::size_t i = 0; i < whole.inputs.size(); ++i) {
       if (is_state(whole, &network::State::input, i)) continue;
       const network::Value& value = whole.values[static_cast<std::size_t>(whole.inputs[i])];
-      inputs.tensors.push_back({value.name, name_of(value.type), program->input_shape(i), value.axes});
+      inputs.tensors.push_back({value.name, type_name(value.type), program->input_shape(i), value.axes});
       inputs.positions.push_back(i);
     }
     for (std::size_t i = 0; i < whole.outputs.size(); ++i) {
       if (is_state(whole, &network::State::output, i)) continue;
       const std::string& name = whole.values[static_cast<std::size_t>(whole.outputs[i])].name;
       outputs.tensors.push_back({name,
-                                 name_of(program->output_type(i)),
+                                 type_name(program->output_type(i)),
                                  program->output_shape(i),
                                  {},
                                  of->outputs[outputs.tensors.size()].delay});
