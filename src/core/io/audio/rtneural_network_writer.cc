@@ -115,7 +115,8 @@ class NetworkWriter {
                        {"weights", std::move(weights)}});
   }
   bool ends_with_plain_dense() const {
-    return !layers_.empty() && layers_.back()["type"] == "dense" && layers_.back()["activation"] == "";
+    return !layers_.empty() && layers_.back()["type"] == "dense" &&
+           layers_.back()["activation"].get<std::string>().empty();
   }
 
   void add(const Node& node, int from) {
@@ -232,7 +233,7 @@ std::vector<float> answers(Network network) {
 }  // namespace
 
 std::string write_rtneural(const Network& network, const std::string& source) {
-  const std::string text = to_text(NetworkWriter(network, source).write());
+  std::string text = to_text(NetworkWriter(network, source).write());
   const std::vector<float> ours = answers(network),
                            theirs = answers(import_audio(text, source + "as JSON of RTNeural"));
   float difference = ours.size() == theirs.size() ? 0.0f : HUGE_VALF;
