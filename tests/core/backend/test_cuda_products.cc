@@ -9,7 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <tuple>
 #include <vector>
 
 #include "backend/cuda/driver/disk_cache.h"
@@ -394,8 +393,8 @@ TEST(KeptChoices, AreCheckedBeforeTheyAreUsed) {
   expect_sixteens(stream);
 }
 
-/// Factors of bf16 whose rows are no multiples of 16 bytes: large ones are copied, and with them nothing that lies
-/// behind their rows is multiplied.
+/// Factors of bf16 whose rows are no multiples of 16 bytes: large ones are copied, unless zeros follow their rows in
+/// memory. Nothing else that follows is multiplied, and nothing is written beyond 16 bytes.
 TEST(HalfProduct, CopiesFactorsOfNarrowAlignment) {
   if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
   Stream stream(Device::get(0));
@@ -416,20 +415,41 @@ TEST(HalfProduct, CopiesFactorsOfNarrowAlignment) {
     buffer.upload(values.data(), buffer.bytes());
     return buffer;
   };
-  for (const auto& [m, n, k, a_transposed, b_transposed] :
-       {std::tuple{6000, 3004, 2804, false, true}, {1802, 901, 30000, true, false}, {12000, 700, 1600, false, false}}) {
+  // Rows in memory `pitch` values apart, with `between` in the gaps.
+  const auto spread = [](const std::vector<std::uint16_t>& values, Index width, Index pitch, std::uint16_t between) {
+    std::vector<std::uint16_t> rows(values.size() / width * pitch, between);
+    for (std::size_t i = 0; i < values.size(); ++i) rows[i / width * pitch + i % width] = values[i];
+    return rows;
+  };
+  constexpr std::uint16_t nan = 0x7fff;
+  struct Sizes {
+    Index m, n, k;
+    bool a_transposed, b_transposed, padded;
+  };
+  for (const auto& [m, n, k, a_transposed, b_transposed, padded] :
+       {Sizes{6000, 3004, 2804, false, true, false}, Sizes{6000, 2804, 3004, false, true, true},
+        Sizes{1802, 901, 30000, true, false, false}, Sizes{1802, 901, 30000, true, false, true},
+        Sizes{12000, 700, 1600, false, false, false}, Sizes{12000, 700, 1604, false, false, true}}) {
+    SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << (padded ? ", padded" : ""));
+    const auto pitch_of = [padded = padded](Index width) {
+      return padded ? product_pitch(width, Storage::bf16) : width;
+    };
     ProductShape shape{.storage = Storage::bf16, .a_transposed = a_transposed, .b_transposed = b_transposed};
     shape.m = m, shape.n = n, shape.k = k;
-    shape.a_stride = a_transposed ? m : k, shape.b_stride = b_transposed ? k : n, shape.d_stride = n;
-    const std::vector<std::uint16_t> a = halves(shape.m * shape.k), b = halves(shape.k * shape.n);
-    const Buffer a_gpu = on_gpu(a), b_gpu = on_gpu(b), d_gpu(stream, sizeof(float) * m * n);
+    shape.a_stride = pitch_of(a_transposed ? m : k), shape.b_stride = b_transposed ? k : n;
+    shape.d_stride = pitch_of(n), shape.a_padded = shape.d_padded = padded;
+    const std::vector<std::uint16_t> a = halves(m * k), b = halves(k * n);
+    const Buffer a_gpu = on_gpu(spread(a, a_transposed ? m : k, shape.a_stride, a_transposed ? nan : 0)),
+                 b_gpu = on_gpu(b);
+    Buffer d_gpu(stream, sizeof(float) * m * shape.d_stride);
+    d_gpu.fill(0xff);
     const MatrixProduct product(stream.device(), shape);
     EXPECT_GE(product.workspace_bytes(), 2 * b.size()) << "b is to be copied";
     Buffer workspace(stream, product.workspace_bytes());
     workspace.fill(0xff);
     product.run(a_gpu.address(), b_gpu.address(), d_gpu.address(), 0, workspace.address(), stream.handle());
     product.run(a_gpu.address(), b_gpu.address(), d_gpu.address(), 0, workspace.address(), stream.handle(), true);
-    const std::vector<float> got = download(d_gpu, shape.m * shape.n);
+    const std::vector<float> got = download(d_gpu, m * shape.d_stride);
     for (Index row = 0; row < m; row += m / 3) {
       for (Index column = 0; column < n; ++column) {
         double want = 0;
@@ -437,7 +457,10 @@ TEST(HalfProduct, CopiesFactorsOfNarrowAlignment) {
           want += value(a[static_cast<std::size_t>(a_transposed ? inner * m + row : row * k + inner)]) *
                   value(b[static_cast<std::size_t>(b_transposed ? column * k + inner : inner * n + column)]);
         }
-        ASSERT_NEAR(got[static_cast<std::size_t>(row * n + column)], 2 * want, 1e-2) << "row " << row << " of " << m;
+        ASSERT_NEAR(got[static_cast<std::size_t>(row * shape.d_stride + column)], 2 * want, 1e-2) << "row " << row;
+      }
+      for (Index column = (n + 7) / 8 * 8; column < shape.d_stride; ++column) {
+        ASSERT_TRUE(std::isnan(got[static_cast<std::size_t>(row * shape.d_stride + column)])) << "column " << column;
       }
     }
   }

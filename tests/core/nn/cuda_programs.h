@@ -81,6 +81,8 @@ inline std::vector<GpuCase> gpu_cases() {
        .master = true,
        .add_gradients = true,
        .aligned = true},
+      // Rows of units and of gates that no product reads in place.
+      {.c = {.name = "narrow", .input = 20, .hidden = 458, .rows = 33, .steps = 4}},
       // So long that layers run as a wavefront, in chunks of which the last is shorter.
       {.c = {.name = "chunks", .input = 24, .hidden = 32, .layers = 4, .rows = 3, .steps = 601},
        .chunks = true,

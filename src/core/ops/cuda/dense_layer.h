@@ -10,6 +10,13 @@
 
 namespace penstock::ops {
 
+inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.cell).info.gates * shape.hidden; }
+
+/// Values from position to position of W x and of the gates' gradients. A caller's W x and its gradient have no gaps.
+inline Index gate_pitch_of(const Recurrence& shape, const Target& target) {
+  return shape.projected ? gates_of(shape) : cuda::product_pitch(gates_of(shape), storage_of(target.dtype));
+}
+
 inline cuda::DenseSpec dense_spec(const Recurrence& shape, const Target& target) {
   return {.cell = shape.cell,
           .hidden = shape.hidden,
@@ -17,10 +24,9 @@ inline cuda::DenseSpec dense_spec(const Recurrence& shape, const Target& target)
           .storage = storage_of(target.dtype),
           .reverse = shape.reverse,
           .exact = target.execution.exact,
-          .tf32 = target.tf32()};
+          .tf32 = target.tf32(),
+          .gate_pitch = gate_pitch_of(shape, target)};
 }
-
-inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.cell).info.gates * shape.hidden; }
 
 /// `time_first`: what lies over all positions lies steps after steps.
 inline cuda::DenseBatch dense_batch(const Target& target, bool time_first) {
@@ -35,7 +41,7 @@ inline void set_rows(cuda::DenseBatch& of, const Batch& batch) {
   if (batch.batch_sizes != nullptr) of.sizes = {batch.batch_sizes, static_cast<std::size_t>(batch.steps)};
 }
 
-/// A tensor over all positions without gaps.
+/// A tensor over all positions, `channels` apart.
 inline cuda::DeviceSequence gapless(cuda::DeviceAddress data, const cuda::DenseBatch& batch, Index channels) {
   if (batch.time_first) return {data, channels, batch.rows * channels};
   return {data, batch.steps * channels, channels};
@@ -51,7 +57,7 @@ inline cuda::DeviceSequence other_states(const Recurrence& shape, const Batch& b
 struct TapePlaces {
   TapePlaces(const Recurrence& shape, const Target& target) {
     const cuda::DenseTapeBytes bytes = tape_bytes(dense_spec(shape, target), dense_batch(target, false));
-    gates = padded(static_cast<std::size_t>(target.positions() * gates_of(shape)) * size_of(target.dtype));
+    gates = padded(bytes.sums);
     split = plan::cell_traits(shape.cell).split_gradients;
     states = padded(bytes.sums);
     wx = states + padded(bytes.states);
@@ -61,7 +67,7 @@ struct TapePlaces {
   }
   cuda::DenseTape at(cuda::DeviceAddress tape) const { return {tape, has_states ? tape + states : 0}; }
 
-  std::size_t gates;  // bytes of [P, G, H]
+  std::size_t gates;  // bytes of [P, gate pitch]
   std::size_t states, wx, end;
   bool split, keeps_wx, has_states;
 };
@@ -74,7 +80,9 @@ inline cuda::ProductShape input_product(const Recurrence& shape, const Target& t
   product.m_varies = true;
   product.exact = target.execution.exact, product.tf32 = target.tf32();
   product.b_transposed = true;
-  product.a_stride = input.stride(), product.b_stride = shape.input, product.d_stride = product.n;
+  product.a_stride = input.stride(), product.b_stride = shape.input;
+  product.d_stride = gate_pitch_of(shape, target);
+  product.d_padded = product.d_stride > product.n;
   product.a_alignment = input.alignment(), product.d_alignment = planned_value;
   product.b_alignment = static_cast<int>(planned_weight(shape, target.dtype));
   return product;
@@ -92,7 +100,7 @@ inline cuda::DenseForward planned_forward(const Recurrence& shape, const Target&
   cuda::DenseForward forward;
   forward.batch = dense_batch(target, input.time_first());
   forward.wx = shape.projected ? given_wx(shape, batch, planned_sequence(shape))
-                               : gapless(planned_value, forward.batch, gates_of(shape));
+                               : gapless(planned_value, forward.batch, gate_pitch_of(shape, target));
   forward.y = sequence_of(planned_sequence(shape), shape.y_strides, batch, shape.hidden);
   forward.weights = {planned_weight(shape, target.dtype), planned_weight(shape, target.master()), 0};
   forward.state_in = forward.state_out = planned_value;

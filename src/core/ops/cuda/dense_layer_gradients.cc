@@ -42,6 +42,9 @@ const cuda::DenseBackward& DenseLayerGradients::enter(const Call& call, const Op
   loop_.dstate_out = states_.enter(call, address_of(memory, Of::dstate_out), states + states_.scratch_bytes());
   loop_.dstate_in = states_.place(address_of(memory, Of::dstate_in), states + 2 * states_.scratch_bytes());
   loop_.dstates.data = address_of(memory, Of::dstates);
+  if (const Index gates = gates_of(shape_); gate_pitch_of(shape_, target_) > gates) {
+    cuda::clear_padding(loop_.dwx, target_.positions(), gates, storage_of(target_.dtype), stream_of(call));
+  }
   return loop_;
 }
 
@@ -71,7 +74,7 @@ cuda::DenseBackward DenseLayerGradients::planned() const {
   cuda::DenseBackward loop;
   loop.batch = dense_batch(target_, input_.time_first());
   if (tape_.split) {
-    loop.wx = tape_.keeps_wx ? gapless(planned_value, loop.batch, gates_of(shape_))
+    loop.wx = tape_.keeps_wx ? gapless(planned_value, loop.batch, gate_pitch_of(shape_, target_))
                              : given_wx(shape_, batch, planned_sequence(shape_));
   }
   loop.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
@@ -95,6 +98,7 @@ cuda::GradientShape DenseLayerGradients::products_of(Index positions) const {
           .inputs = shape_.input,
           .outputs = gates_of(shape_),
           .x_stride = input_.stride(),
+          .dy_stride = gate_pitch_of(shape_, target_),
           .bias = false,
           .dx = wants_dx_,
           .tf32 = target_.tf32(),

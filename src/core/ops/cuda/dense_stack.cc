@@ -106,7 +106,7 @@ class ChunkedLayer {
   /// Bytes of values of activations.
   std::size_t bytes_of(Index values) const { return static_cast<std::size_t>(values) * size_of(target_.dtype); }
   /// Values of a step of wx.
-  Index step_values() const { return target_.rows * gates_of(shape_); }
+  Index step_values() const { return target_.rows * gate_pitch_of(shape_, target_); }
   /// Returns whether the backward pass reads wx again.
   bool keeps_wx() const { return target_.has(CallFlag::training) && tape_.split; }
   /// Steps of one wx that there is memory for.
@@ -120,7 +120,7 @@ class ChunkedLayer {
   cuda::DeviceSequence wx_of(const ChunkCall& chunk) const {
     cuda::DenseBatch batch = whole_.batch;
     batch.steps = wx_steps();
-    cuda::DeviceSequence wx = gapless(0, batch, gates_of(shape_));
+    cuda::DeviceSequence wx = gapless(0, batch, gate_pitch_of(shape_, target_));
     if (wx_steps() == chunk_) {
       wx.data = chunk.scratch + wx_places_[static_cast<std::size_t>(chunk.number % 2)];
     } else {

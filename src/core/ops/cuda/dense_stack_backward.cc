@@ -73,9 +73,9 @@ class ChunkedGradients {
       return static_cast<DeviceAddress>(chunk.begin * target_.rows * width) * size_of(target_.dtype);
     };
     const cuda::MatrixProduct& product = chunk.steps == chunk_ ? *dx_product_ : *rest_product_;
-    product.run(gradients_.whole().dwx + bytes_of(gates_of(shape_)), address_of(values[BackwardOperand::weight_ih]),
-                address_of(dx(memory)) + bytes_of(shape_.input), 0, address_of(memory.scratch) + product_place_,
-                stream_of(call));
+    product.run(gradients_.whole().dwx + bytes_of(gate_pitch_of(shape_, target_)),
+                address_of(values[BackwardOperand::weight_ih]), address_of(dx(memory)) + bytes_of(shape_.input), 0,
+                address_of(memory.scratch) + product_place_, stream_of(call));
   }
 
   /// Finishes after the last chunk.
@@ -117,7 +117,7 @@ class ChunkedGradients {
     const auto chunk_bytes = [&](Index width) {
       return chunk_ * target_.rows * width * static_cast<Index>(size_of(target_.dtype));
     };
-    shape.dy_alignment = cuda::common_alignment(shape.dy_alignment, {chunk_bytes(gates_of(shape_))});
+    shape.dy_alignment = cuda::common_alignment(shape.dy_alignment, {chunk_bytes(gate_pitch_of(shape_, target_))});
     shape.dx_alignment = cuda::common_alignment(planned_value, {chunk_bytes(shape_.input)});
     shape.x_stride = shape_.input;
     product.emplace(gpu_of(target_), cuda::input_gradient_product(shape));

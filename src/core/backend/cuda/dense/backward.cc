@@ -37,10 +37,11 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
   if (wants_weight_) {
     entering_vector_ = static_cast<int>(common_alignment(16, {spec.hidden * size, problem_.alignment}) / size);
     entering_kernel_ = &Kernel::load(device, entering_states_source(spec.storage, spec.reverse, entering_vector_));
-    gradient_.emplace(device, spec, positions_, problem_.alignment);
+    const DeviceAddress gates = call.drh != 0 ? call.drh : call.dwx;
+    gradient_.emplace(device, spec, positions_, common_alignment(16, {static_cast<std::int64_t>(gates)}));
   }
   if (call.gradients.bias_ih != 0 || call.gradients.bias_hh != 0) {
-    ColumnSums sums{.storage = spec.storage, .rows = call.batch.positions()};
+    ColumnSums sums{.storage = spec.storage, .rows = call.batch.positions(), .stride = gate_pitch(spec)};
     sums.columns = plan::cell_traits(spec.cell).gates() * spec.hidden;
     sums.alignment = common_alignment(16, {problem_.alignment, sums.columns * size});
     bias_sums_.emplace(device, sums);
@@ -60,12 +61,16 @@ std::size_t DenseBackwardExecutable::dlearnt_bytes() const {
   return padded(static_cast<std::size_t>(values) * sizeof(float));
 }
 
+Index DenseBackwardExecutable::unit_bytes() const {
+  return (gradient_ ? gradient_->unit_pitch() : spec_.hidden) * plan::size_of(spec_.storage);
+}
+
 std::size_t DenseBackwardExecutable::loop_bytes() const {
   return steps_ ? steps_->workspace_bytes() : diagonal_ ? diagonal_->workspace_bytes() : loops_->workspace_bytes();
 }
 
 DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
-  const std::size_t matrix = padded(static_cast<std::size_t>(positions_ * spec_.hidden * plan::size_of(spec_.storage)));
+  const std::size_t matrix = padded(static_cast<std::size_t>(positions_ * unit_bytes()));
   Places at{};
   at.dlearnt = order_.workspace_bytes();
   at.entering = at.dlearnt + dlearnt_bytes();
@@ -107,13 +112,13 @@ void DenseBackwardExecutable::run_loop(const DenseBackward& call, DeviceAddress 
   arguments.wx = dense_tensor(call.wx, size);
   arguments.y = dense_tensor(call.y, size);
   arguments.dy = dense_tensor(call.dy, size);
-  arguments.sums = tape_tensor(call.tape.sums, batch, cell.gates() * H * size);
+  arguments.sums = tape_tensor(call.tape.sums, batch, gate_pitch(spec_) * size);
   arguments.states = tape_tensor(call.tape.states, batch, taped_floats(cell, H, spec_.heads) * 4);
-  arguments.dwx = tape_tensor(call.dwx, batch, cell.gates() * H * size);
-  arguments.drh = tape_tensor(call.drh, batch, cell.gates() * H * size);
+  arguments.dwx = tape_tensor(call.dwx, batch, gate_pitch(spec_) * size);
+  arguments.drh = tape_tensor(call.drh, batch, gate_pitch(spec_) * size);
   if (two_phases_ && !diagonal_) {
-    const auto begin = static_cast<DeviceAddress>(batch.tape_position() * H * size);
-    arguments.operand = tape_tensor(workspace + places().operand + begin, batch, H * size);
+    const auto begin = static_cast<DeviceAddress>(batch.tape_position() * unit_bytes());
+    arguments.operand = tape_tensor(workspace + places().operand + begin, batch, unit_bytes());
   }
   arguments.recurrent = device_pointer<const char>(call.weights.recurrent);
   arguments.bias_ih = device_pointer<const float>(call.weights.bias_ih);
@@ -176,7 +181,7 @@ void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddr
   EnteringArguments arguments{};
   arguments.rows = dense_rows(call.batch, 0);
   arguments.y = dense_tensor(call.y, size);
-  arguments.entering = gapless_tensor(scratch + at.entering, call.batch, H * size);
+  arguments.entering = gapless_tensor(scratch + at.entering, call.batch, unit_bytes());
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.hidden = static_cast<int>(H);
   const Index accesses = problem_.steps * (H / entering_vector_);

@@ -14,6 +14,9 @@ void check_spec(const DenseSpec& spec) {
           "hidden must be at least 1 and heads must divide it, not {} and {}", spec.hidden, spec.heads);
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
   require_argument(!cell.info.scan, "cell", spec.cell, "a dense cell, with a recurrent matrix");
+  require(gate_pitch(spec) >= cell.gates() * spec.hidden,
+          "gate_pitch must be 0 or at least the {} values of all gates, not {}", cell.gates() * spec.hidden,
+          spec.gate_pitch);
 }
 
 void check_batch(const DenseBatch& batch) {
@@ -86,7 +89,8 @@ void require_weights(const DenseWeights& weights, const DenseSpec& spec) {
 
 AlignmentOf dense_alignment(const DenseSpec& spec) {
   AlignmentOf alignment{spec.storage};
-  alignment.all = common_alignment(16, {spec.hidden / spec.heads * plan::size_of(spec.storage)});
+  const Index size = plan::size_of(spec.storage);
+  alignment.all = common_alignment(16, {spec.hidden / spec.heads * size, gate_pitch(spec) * size});
   return alignment;
 }
 
@@ -96,10 +100,14 @@ Index taped_floats(const plan::CellTraits& cell, Index hidden, Index heads) {
   return (cell.states() - 1) * hidden + heads * plan::taped_floats(cell);
 }
 
+Index gate_pitch(const DenseSpec& spec) {
+  return spec.gate_pitch > 0 ? spec.gate_pitch : plan::cell_traits(spec.cell).gates() * spec.hidden;
+}
+
 DenseTapeBytes tape_bytes(const DenseSpec& spec, const DenseBatch& batch) {
-  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
-  const Index positions = batch.positions(), floats = taped_floats(cell, spec.hidden, spec.heads);
-  return {static_cast<std::size_t>(positions * spec.hidden * cell.gates() * plan::size_of(spec.storage)),
+  const Index positions = batch.positions();
+  const Index floats = taped_floats(plan::cell_traits(spec.cell), spec.hidden, spec.heads);
+  return {static_cast<std::size_t>(positions * gate_pitch(spec) * plan::size_of(spec.storage)),
           static_cast<std::size_t>(positions * floats * Index{sizeof(float)})};
 }
 
@@ -120,7 +128,7 @@ class StepsOf {
 
   void move(DeviceSequence& sequence) const { move(sequence, size_); }
   void move_states(DeviceSequence& sequence) const { move(sequence, Index{sizeof(float)}); }
-  void move_gates(DeviceAddress& gapless) const { move(gapless, spec_.hidden * cell_.gates() * size_); }
+  void move_gates(DeviceAddress& gates) const { move(gates, gate_pitch(spec_) * size_); }
 
   /// Fills the fields that both passes have.
   template <class Pass>
@@ -137,9 +145,9 @@ class StepsOf {
     if (sequence.data == 0) return;
     sequence.data += static_cast<DeviceAddress>(batch_.tape_begin * sequence.step_stride * bytes);
   }
-  /// `bytes`: of a position.
-  void move(DeviceAddress& gapless, Index bytes) const {
-    if (gapless != 0) gapless += static_cast<DeviceAddress>(batch_.tape_position() * bytes);
+  /// `bytes`: from position to position.
+  void move(DeviceAddress& address, Index bytes) const {
+    if (address != 0) address += static_cast<DeviceAddress>(batch_.tape_position() * bytes);
   }
 
   const DenseSpec& spec_;

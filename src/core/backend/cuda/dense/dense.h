@@ -26,6 +26,8 @@ struct DenseSpec {
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::automatic;
   bool exact = false;  ///< Forward: the bits of a row depend neither on its batch nor on where its steps are cut.
   bool tf32 = false;   ///< f32 storage only: products may round their factors to 10 bits of mantissa.
+  /// Values from position to position of the tape's sums and of the gradients of W x and R h, at least G * H; 0: G * H.
+  Index gate_pitch = 0;
   /// For tests: decreasing numbers of rows, for which sorted rows have plans, however short their stages are. Empty:
   /// only plans that are worth it.
   std::vector<Index> stage_rows = {};
@@ -64,9 +66,10 @@ struct DenseWeights {
   DeviceAddress bias_ih = 0, bias_hh = 0;
 };
 
-/// Tape: what a forward pass keeps for its backward pass, over all positions without gaps. Both parts are written.
+/// Tape: what a forward pass keeps for its backward pass, over all positions. Both parts are written.
 struct DenseTape {
-  /// [P, G, H] in the storage: arguments of the gates, or R h where R h does not enter as a sum with W x alone.
+  /// [P, gate pitch] in the storage, of which [G, H] are used: arguments of the gates, or R h where R h does not enter
+  /// as a sum with W x alone.
   DeviceAddress sums = 0;
   /// float [P, taped_floats()]: states but the output that entered each step, [S - 1, H]; then, of cells that read
   /// means over their heads, those of the step, for each head.
@@ -91,7 +94,8 @@ struct DenseBackward {
   DeviceSequence y, dy;  ///< y as of the forward pass; dy without data: zeros.
   DenseWeights weights;
   DenseTape tape;
-  DeviceAddress dwx = 0;  ///< [P, G * H] without gaps: written, zero beyond lengths.
+  /// [P, gate pitch], of which G * H values are written, zero beyond lengths.
+  DeviceAddress dwx = 0;
   /// Gradient of R h, for cells whose gradients are split; 0 for others, for which dwx is both. Not written by
   /// plan::DenseAlgorithm::diagonal, which needs no product of it.
   DeviceAddress drh = 0;
@@ -126,6 +130,9 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
 
 /// Returns the floats of DenseTape::states of a position.
 Index taped_floats(const plan::CellTraits& cell, Index hidden, Index heads);
+
+/// Values from position to position of the tape's sums and of the gradients of W x and R h.
+Index gate_pitch(const DenseSpec& spec);
 
 /// Bytes of both parts of a tape.
 struct DenseTapeBytes {

@@ -60,15 +60,17 @@ class DenseForwardExecutable {
   std::optional<DenseLoops> loops_;
 };
 
-/// Gradients of a recurrent matrix from the gradients of the products [P, G, H] and what they were products of [P, H]:
-/// of one head a matrix product, of several a kernel that makes no more than each head's own part; of two-phase cells,
-/// for each group of gates.
+/// Gradients of a recurrent matrix from the gradients of the products [P, gate pitch] and what they were products of
+/// [P, unit_pitch()]: of one head a matrix product, of several a kernel that makes no more than each head's own part;
+/// of two-phase cells, for each group of gates.
 class RecurrentGradient {
  public:
   RecurrentGradient() = default;
-  /// `alignment`: bytes that all addresses are multiples of.
+  /// `alignment`: bytes that the gradients' address is a multiple of; the others are multiples of 16.
   RecurrentGradient(Device& device, const DenseSpec& spec, Index positions, int alignment);
   std::size_t workspace_bytes() const;
+  /// Returns the values from position to position of what the gates are products of.
+  Index unit_pitch() const;
   /// `second`: what the gates of the second phase are products of. `gradient`: float [heads, G, D, D].
   void run(DeviceAddress gates, DeviceAddress entering, DeviceAddress second, DeviceAddress gradient,
            DeviceAddress workspace, StreamHandle stream) const;
@@ -123,6 +125,8 @@ class DenseBackwardExecutable {
   Places places() const;
   std::size_t loop_bytes() const;
   std::size_t dlearnt_bytes() const;
+  /// Returns the bytes from position to position of what the recurrent matrix was multiplied by.
+  Index unit_bytes() const;
   std::size_t bias_counters_bytes() const;
   void run_bias_sums(const DenseBackward& call, DeviceAddress counters, StreamHandle stream) const;
 

@@ -68,7 +68,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
       "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets, a tape "
       "and every state or none as there",
       problem_.rows, problem_.alignment);
-  const Index size = plan::size_of(spec_.storage), gates = plan::cell_traits(spec_.cell).gates();
+  const Index size = plan::size_of(spec_.storage);
   DenseForwardArguments arguments{};
   arguments.rows = dense_rows(call.batch, order_.run(call.batch, workspace, stream));
   arguments.wx = dense_tensor(call.wx, size);
@@ -79,7 +79,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.learnt = device_pointer<const float>(learnt_of(call.weights, spec_.cell, spec_.hidden));
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.state_out = device_pointer<float>(call.state_out);
-  arguments.sums = tape_tensor(call.tape.sums, call.batch, gates * spec_.hidden * size);
+  arguments.sums = tape_tensor(call.tape.sums, call.batch, gate_pitch(spec_) * size);
   arguments.states = tape_tensor(call.tape.states, call.batch,
                                  taped_floats(plan::cell_traits(spec_.cell), spec_.hidden, spec_.heads) * 4);
   arguments.every_state = dense_tensor(call.every_state, 4);

@@ -21,14 +21,16 @@ int columns_of(const DenseSpec& spec) {
   return spec.storage != plan::Storage::f32 && spec.hidden / spec.heads > 64 ? 128 : 64;
 }
 
-ProductShape product_of(const DenseSpec& spec, Index gates, Index count, Index positions, int alignment) {
+Index unit_pitch_of(const DenseSpec& spec) { return product_pitch(spec.hidden, spec.storage); }
+
+ProductShape product_of(const DenseSpec& spec, Index first, Index count, Index positions, int alignment) {
   const Index size = plan::size_of(spec.storage), H = spec.hidden;
   ProductShape shape{.storage = spec.storage, .result = plan::Storage::f32, .tf32 = spec.tf32};
   shape.m = count * H, shape.n = H, shape.k = positions;
   shape.k_varies = true;
   shape.a_transposed = true;
-  shape.a_stride = gates * H, shape.b_stride = H, shape.d_stride = H;
-  shape.a_alignment = shape.b_alignment = common_alignment(16, {alignment, H * size});
+  shape.a_stride = gate_pitch(spec), shape.b_stride = unit_pitch_of(spec), shape.d_stride = H;
+  shape.a_alignment = common_alignment(16, {alignment, first * H * size});
   shape.d_alignment = common_alignment(16, {H * H * 4});
   return shape;
 }
@@ -69,7 +71,7 @@ RecurrentGradient::RecurrentGradient(Device& device, const DenseSpec& spec, Inde
   if (first < gates_) groups_[1].first = first, groups_[1].count = gates_ - first;
   if (spec.heads == 1) {
     for (Group& group : groups_) {
-      group.product = MatrixProduct(device, product_of(spec, gates_, group.count, positions, alignment));
+      group.product = MatrixProduct(device, product_of(spec, group.first, group.count, positions, alignment));
     }
     return;
   }
@@ -83,6 +85,8 @@ RecurrentGradient::RecurrentGradient(Device& device, const DenseSpec& spec, Inde
   }
   if (chunks_ > 1) sum_ = &Kernel::load(device, sum_splits_source());
 }
+
+Index RecurrentGradient::unit_pitch() const { return unit_pitch_of(spec_); }
 
 std::size_t RecurrentGradient::workspace_bytes() const {
   std::size_t bytes = 0;
@@ -106,7 +110,7 @@ void RecurrentGradient::run_group(const Group& group, DeviceAddress gates, Devic
   arguments.operand = device_pointer<const char>(operand);
   arguments.partial = device_pointer<float>((chunks_ > 1 ? workspace : gradient) + skipped);
   arguments.positions = positions_, arguments.chunk = chunk_;
-  arguments.gate_stride = gates_ * H * size, arguments.operand_stride = H * size;
+  arguments.gate_stride = gate_pitch(spec_) * size, arguments.operand_stride = unit_pitch() * size;
   arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
   arguments.gates_of_all = static_cast<int>(gates_);
   group.kernel->launch(group.blocks, kGradientThreads, arguments, stream);

@@ -188,7 +188,9 @@ static_assert(sizeof(PoolProperties) == 88, "laid out as the driver expects it")
   X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, DeviceAddress, std::size_t, StreamHandle))                            \
   X(copy_on_device, cuMemcpyDtoDAsync_v2, (DeviceAddress, DeviceAddress, std::size_t, StreamHandle))                  \
   X(fill_bytes, cuMemsetD8Async, (DeviceAddress, unsigned char, std::size_t, StreamHandle))                         \
-  X(fill_words, cuMemsetD32Async, (DeviceAddress, unsigned, std::size_t, StreamHandle))
+  X(fill_words, cuMemsetD32Async, (DeviceAddress, unsigned, std::size_t, StreamHandle))                             \
+  X(fill_rows, cuMemsetD2D16Async, (DeviceAddress, std::size_t, unsigned short, std::size_t, std::size_t,           \
+                                    StreamHandle))
 
 #define PENSTOCK_CUDA_NVRTC(X)                                                                                        \
   X(version, nvrtcVersion, (int*, int*))                                                                              \

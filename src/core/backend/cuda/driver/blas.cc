@@ -93,7 +93,7 @@ std::string choice_name(const Device& device, const ProductShape& shape) {
   const plan::GpuModel& gpu = device.model();
   // Every member by name, so that a new one is not forgotten. Sizes that vary were rounded by chosen_for().
   const auto& [storage, result, m, n, k, a_transposed, b_transposed, a_stride, b_stride, d_stride, epilogue, tf32,
-               m_varies, k_varies, exact, a_alignment, b_alignment, d_alignment] = shape;
+               m_varies, k_varies, exact, a_padded, d_padded, a_alignment, b_alignment, d_alignment] = shape;
   ContentHash hash;
   hash.add("cuBLASLt's choice");
   hash.add(find_blas().build);

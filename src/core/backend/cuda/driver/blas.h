@@ -53,6 +53,8 @@ struct ProductShape {
   bool m_varies = false, k_varies = false;
   /// The bits of a row of D are the same for any m: an algorithm that does not divide k, chosen for kExactRows rows.
   bool exact = false;
+  /// 16-bit storage: zeros follow each row of A, or each row of D may be written on, up to a multiple of 16 bytes.
+  bool a_padded = false, d_padded = false;
   /// Bytes, powers of two up to 256, that the addresses are multiples of; of the rows cuBLASLt knows from the strides.
   int a_alignment = 16, b_alignment = 16, d_alignment = 16;
 };

@@ -6,12 +6,14 @@ namespace penstock::cuda {
 
 namespace {
 
+Index stride_of_dy(const GradientShape& of) { return of.dy_stride > 0 ? of.dy_stride : of.outputs; }
+
 ProductShape weight_product(const GradientShape& of) {
   ProductShape shape{.storage = of.storage, .result = of.gradients, .tf32 = of.tf32};
   shape.m = of.outputs, shape.n = of.inputs, shape.k = of.positions;
   shape.k_varies = true;
   shape.a_transposed = true;
-  shape.a_stride = of.outputs, shape.b_stride = of.x_stride, shape.d_stride = of.inputs;
+  shape.a_stride = stride_of_dy(of), shape.b_stride = of.x_stride, shape.d_stride = of.inputs;
   shape.epilogue = of.bias ? Epilogue::sum_columns : Epilogue::nothing;
   shape.a_alignment = of.dy_alignment, shape.b_alignment = of.x_alignment, shape.d_alignment = of.dweight_alignment;
   return shape;
@@ -30,7 +32,8 @@ ProductShape input_gradient_product(const GradientShape& of) {
   ProductShape shape{.storage = of.storage, .result = of.storage, .tf32 = of.tf32};
   shape.m = of.positions, shape.n = of.inputs, shape.k = of.outputs;
   shape.m_varies = true;
-  shape.a_stride = of.outputs, shape.b_stride = of.inputs, shape.d_stride = of.x_stride;
+  shape.a_padded = of.dy_stride > of.outputs;
+  shape.a_stride = stride_of_dy(of), shape.b_stride = of.inputs, shape.d_stride = of.x_stride;
   shape.a_alignment = of.dy_alignment, shape.b_alignment = of.weight_alignment, shape.d_alignment = of.dx_alignment;
   return shape;
 }
@@ -43,7 +46,8 @@ GradientProducts::GradientProducts(Device& device, const GradientShape& shape) :
     weights.epilogue = Epilogue::nothing;
     ColumnSums sums{
         .storage = shape.storage, .result = shape.gradients, .rows = shape.positions, .columns = shape.outputs};
-    sums.alignment = common_alignment(256, {shape.dy_alignment, shape.outputs * plan::size_of(shape.storage)});
+    sums.stride = stride_of_dy(shape);
+    sums.alignment = common_alignment(256, {shape.dy_alignment, sums.stride * plan::size_of(shape.storage)});
     bias_sums_.emplace(device, sums);
   }
   weight_product_ = MatrixProduct(device, weights);

@@ -7,7 +7,7 @@
 
 namespace penstock::cuda {
 
-/// Gradients of y = x W^T + b over many positions, from dy [P, N] without gaps: dW [N, K] = dy^T x, db [N] = column
+/// Gradients of y = x W^T + b over many positions, from dy [P, N]: dW [N, K] = dy^T x, db [N] = column
 /// sums of dy, dx [P, K] = dy W.
 struct GradientShape {
   plan::Storage storage = plan::Storage::bf16;   ///< Storage of x, W, dy and dx
@@ -15,6 +15,8 @@ struct GradientShape {
   Index positions = 1;                           ///< P
   Index inputs = 1, outputs = 1;                 ///< K, N
   Index x_stride = 1;                            ///< Elements from position to position of x and dx
+  /// Elements from position to position of dy; 0: N. Where they are more, zeros follow, up to a multiple of 16 bytes.
+  Index dy_stride = 0;
   bool bias = true;
   bool dx = true;  ///< It is wanted.
   bool tf32 = false;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "backend/cuda/driver/driver.h"
+
 namespace penstock::cuda {
 namespace {
 
@@ -33,18 +35,42 @@ CopyRows rows_between(plan::Storage storage, Index rows, Index width, Index from
 
 }  // namespace
 
-AlignedRows::AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool writes)
-    : bytes_(static_cast<std::size_t>(rows_of_copy * to_copy.to_stride * plan::size_of(to_copy.to) + 255) / 256 * 256),
-      clear_(device, rows_of_copy * to_copy.to_stride, to_copy.to),
-      copy_(device, to_copy) {
+Index product_pitch(Index width, plan::Storage storage) {
+  constexpr Index line = 64, wide = 8 * line;  // values
+  if (storage == plan::Storage::f32) return width;
+  return width >= wide ? (width + line - 1) / line * line : whole(width, storage);
+}
+
+void clear_padding(DeviceAddress matrix, Index rows, Index width, plan::Storage storage, StreamHandle stream) {
+  const Index size = plan::size_of(storage), padding = whole(width, storage) - width;
+  if (padding == 0) return;
+  check(driver().fill_rows(matrix + static_cast<DeviceAddress>(width * size),
+                           static_cast<std::size_t>(product_pitch(width, storage) * size), 0,
+                           static_cast<std::size_t>(padding), static_cast<std::size_t>(rows), stream),
+        "clearing what follows the rows of a matrix");
+}
+
+AlignedRows::AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool zeros, bool writes)
+    : to_copy_(to_copy), rows_of_copy_(rows_of_copy), zeros_(zeros), copy_(device, to_copy) {
   if (!writes) return;
   CopyRows back = to_copy;
   std::swap(back.from_stride, back.to_stride);
   write_.emplace(device, back);
 }
 
+std::size_t AlignedRows::bytes_of(Index rows) const {
+  return static_cast<std::size_t>(rows * to_copy_.to_stride * plan::size_of(to_copy_.to));
+}
+
+std::size_t AlignedRows::bytes() const { return padded(bytes_of(rows_of_copy_)); }
+
 void AlignedRows::copy(DeviceAddress rows, DeviceAddress copy, StreamHandle stream) const {
-  clear_.run(copy, 0, stream);
+  const Index copied = to_copy_.positions.rows;
+  if (zeros_) clear_padding(copy, copied, to_copy_.width, to_copy_.to, stream);
+  if (rows_of_copy_ > copied) {
+    check(driver().fill_bytes(copy + bytes_of(copied), 0, bytes_of(rows_of_copy_ - copied), stream),
+          "clearing rows behind a copy");
+  }
   copy_.run({.from = rows, .to = copy}, stream);
 }
 
@@ -52,48 +78,47 @@ void AlignedRows::write(DeviceAddress copy, DeviceAddress rows, StreamHandle str
   write_->run({.from = copy, .to = rows}, stream);
 }
 
+// A side becomes whole, a multiple of 16 bytes of values: m by what follows the rows of a transposed A, n by what
+// follows those of B or by more of them, whatever values these have. The summed side takes zeros in both factors.
 ProductShape MatrixProduct::align(Device& device, const ProductShape& shape) {
   const plan::Storage storage = shape.storage;
   if (storage == plan::Storage::f32 || shape.exact || shape.epilogue == Epilogue::sum_columns) return shape;
+  const auto odd = [&](Index side) { return side != whole(side, storage); };
+  const auto narrow = [&](Index stride, int alignment) { return odd(stride) || alignment < kPiece; };
+  const bool pads_m = shape.a_transposed && odd(shape.m), pads_n = odd(shape.n);
+  const bool pads_k = !shape.a_transposed && odd(shape.k);
+  const bool copies_a = narrow(shape.a_stride, shape.a_alignment) || (pads_k && !shape.a_padded);
+  const bool copies_b = narrow(shape.b_stride, shape.b_alignment) || pads_k || (pads_n && shape.b_transposed);
+  const bool copies_d = pads_m || (pads_n && !shape.d_padded);
+  const bool changes_d = pads_m || pads_n;
+  if (!(copies_a || copies_b || changes_d) || (changes_d && shape.epilogue != Epilogue::nothing)) return shape;
   const Index a_rows = shape.a_transposed ? shape.k : shape.m, a_width = shape.a_transposed ? shape.m : shape.k;
   const Index b_rows = shape.b_transposed ? shape.n : shape.k, b_width = shape.b_transposed ? shape.k : shape.n;
-  const auto narrow = [&](Index stride, int alignment) {
-    return stride * plan::size_of(storage) % kPiece != 0 || alignment < kPiece;
-  };
-  const bool copies_a = narrow(shape.a_stride, shape.a_alignment), odd_n = shape.n != whole(shape.n, storage);
-  const bool copies_b = narrow(shape.b_stride, shape.b_alignment) || (shape.b_transposed && odd_n);
-  // Zeros behind the rows of both factors make the summed axis whole, behind those of one, or rows of zeros, a side of
-  // D.
-  const bool pads_k = copies_a && copies_b && !shape.a_transposed && shape.b_transposed;
-  const bool pads_m = copies_a && shape.a_transposed;
-  ProductShape whole_shape = shape;
-  if (pads_k) whole_shape.k = whole(shape.k, storage);
-  if (pads_m) whole_shape.m = whole(shape.m, storage);
-  if (copies_b) whole_shape.n = whole(shape.n, storage);
-  const bool copies_d = whole_shape.m != shape.m || whole_shape.n != shape.n;
-  const bool helps = (!odd_n || copies_b) && (copies_a || copies_b);
-  if (!helps || (copies_d && shape.epilogue != Epilogue::nothing)) return shape;
   const double bytes = static_cast<double>((copies_a ? a_rows * a_width : 0) + (copies_b ? b_rows * b_width : 0)) *
                            plan::size_of(storage) +
                        static_cast<double>(copies_d ? shape.m * shape.n : 0) * plan::size_of(shape.result);
   if (!gains(shape, bytes, copies_a + copies_b + copies_d)) return shape;
+  ProductShape aligned = shape;
+  if (pads_m) aligned.m = whole(shape.m, storage);
+  if (pads_n) aligned.n = whole(shape.n, storage);
+  if (pads_k) aligned.k = whole(shape.k, storage);
   if (copies_a) {
-    whole_shape.a_stride = whole(a_width, storage), whole_shape.a_alignment = kPiece;
-    a_.emplace(device, rows_between(storage, a_rows, a_width, shape.a_stride, whole_shape.a_stride, shape.a_alignment),
-               a_rows, false);
+    aligned.a_stride = product_pitch(a_width, storage), aligned.a_alignment = kPiece;
+    a_.emplace(device, rows_between(storage, a_rows, a_width, shape.a_stride, aligned.a_stride, shape.a_alignment),
+               a_rows, pads_k, false);
   }
   if (copies_b) {
-    whole_shape.b_stride = whole(b_width, storage), whole_shape.b_alignment = kPiece;
-    b_.emplace(device, rows_between(storage, b_rows, b_width, shape.b_stride, whole_shape.b_stride, shape.b_alignment),
-               shape.b_transposed ? whole_shape.n : b_rows, false);
+    aligned.b_stride = product_pitch(b_width, storage), aligned.b_alignment = kPiece;
+    b_.emplace(device, rows_between(storage, b_rows, b_width, shape.b_stride, aligned.b_stride, shape.b_alignment),
+               shape.b_transposed ? aligned.n : aligned.k, pads_k && shape.b_transposed, false);
   }
   if (copies_d) {
-    whole_shape.d_stride = whole_shape.n, whole_shape.d_alignment = kPiece;
+    aligned.d_stride = aligned.n, aligned.d_alignment = kPiece;
     d_.emplace(device,
-               rows_between(shape.result, shape.m, shape.n, shape.d_stride, whole_shape.d_stride, shape.d_alignment),
-               whole_shape.m, true);
+               rows_between(shape.result, shape.m, shape.n, shape.d_stride, aligned.d_stride, shape.d_alignment),
+               aligned.m, false, true);
   }
-  return whole_shape;
+  return aligned;
 }
 
 MatrixProduct::MatrixProduct(Device& device, const ProductShape& shape) {

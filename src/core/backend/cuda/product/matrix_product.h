@@ -18,19 +18,31 @@ inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape)
          (shape.exact || has_warpgroups(gpu) || size <= gpu.costs.product.own);
 }
 
-/// Rows that are no multiples of 16 bytes, and a copy of them that are: cuBLASLt multiplies others a third as fast.
-/// Padding of the copy is 0.
+/// Returns the values from row to row of a 16-bit matrix in memory of Penstock's own, for GEMMs to read and write in
+/// place: multiples of 16 bytes, or of 128 where they add little. Float rows have no gaps.
+Index product_pitch(Index width, plan::Storage storage);
+
+/// Sets to 0 what follows each row of a 16-bit matrix of such a pitch, up to a multiple of 16 bytes.
+void clear_padding(DeviceAddress matrix, Index rows, Index width, plan::Storage storage, StreamHandle stream);
+
+/// A copy of rows whose width or distance is no multiple of 16 bytes, in rows of product_pitch(): cuBLASLt multiplies
+/// others a third as fast.
 class AlignedRows {
  public:
-  /// `to_copy`: from the rows to a copy of so many. `writes`: the rows' values come from it.
-  AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool writes);
-  std::size_t bytes() const { return bytes_; }
+  /// `rows_of_copy`: with rows of zeros at the end. `zeros`: behind each row, too. `writes`: the rows' values come from
+  /// the copy.
+  AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool zeros, bool writes);
+  std::size_t bytes() const;
   void copy(DeviceAddress rows, DeviceAddress copy, StreamHandle stream) const;
   void write(DeviceAddress copy, DeviceAddress rows, StreamHandle stream) const;
 
  private:
-  std::size_t bytes_;
-  FillExecutable clear_;
+  /// Returns the bytes of so many rows of the copy.
+  std::size_t bytes_of(Index rows) const;
+
+  CopyRows to_copy_;
+  Index rows_of_copy_;
+  bool zeros_;
   CopyRowsExecutable copy_;
   std::optional<CopyRowsExecutable> write_;
 };

@@ -56,7 +56,7 @@ void SumColumnsExecutable::run(DeviceAddress matrix, DeviceAddress result, Devic
   arguments.finished = device_pointer<unsigned>(workspace);
   arguments.partial = device_pointer<float>(workspace) + tiles_;
   arguments.rows = sums_.rows;
-  arguments.stride = sums_.columns * plan::size_of(sums_.storage);
+  arguments.stride = (sums_.stride > 0 ? sums_.stride : sums_.columns) * plan::size_of(sums_.storage);
   arguments.columns = static_cast<int>(sums_.columns);
   arguments.splits = static_cast<int>(splits_);
   kernel_->launch(static_cast<unsigned>(tiles_ * splits_), 32 * kRowGroups, arguments, stream);

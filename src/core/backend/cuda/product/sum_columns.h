@@ -7,9 +7,10 @@ namespace penstock::cuda {
 /// The sums of a matrix' columns over its rows: the gradient of a bias, where cuBLASLt does not make it as the epilogue
 /// of a product.
 struct ColumnSums {
-  plan::Storage storage = plan::Storage::f32;  ///< Storage of the matrix [rows, columns], which has no gaps.
+  plan::Storage storage = plan::Storage::f32;  ///< Storage of the matrix [rows, columns]
   plan::Storage result = plan::Storage::f32;
   Index rows = 1, columns = 1;
+  Index stride = 0;   ///< Values from row to row; 0: `columns`.
   int alignment = 2;  ///< Bytes that the matrix and its rows are multiples of.
 };
 
