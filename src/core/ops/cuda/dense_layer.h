@@ -12,9 +12,12 @@ namespace penstock::ops {
 
 inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.cell).info.gates * shape.hidden; }
 
-/// Values from position to position of W x and of the gates' gradients. A caller's W x and its gradient have no gaps.
+/// Values from position to position of W x and of the gates' gradients. A caller's W x and its gradient have no gaps,
+/// nor have few gates, whose GEMMs would gain less than clearing the gaps takes.
 inline Index gate_pitch_of(const Recurrence& shape, const Target& target) {
-  return shape.projected ? gates_of(shape) : cuda::product_pitch(gates_of(shape), storage_of(target.dtype));
+  constexpr Index few = 512;
+  const Index gates = gates_of(shape);
+  return shape.projected || gates < few ? gates : cuda::product_pitch(gates, storage_of(target.dtype));
 }
 
 inline cuda::DenseSpec dense_spec(const Recurrence& shape, const Target& target) {

@@ -9,10 +9,12 @@ namespace {
 
 constexpr int kCastVector = 8;
 
+Index copied_of(const CopyRows& spec) { return spec.copied > 0 ? spec.copied : spec.width; }
+
 RowPlan plan_of(const CopyRows& spec) {
   int vector = vector_for(spec.width, spec.alignment, {spec.from, spec.to});
-  for (const Index stride : {spec.from_stride, spec.to_stride, spec.from_batch, spec.to_batch}) {
-    while (stride % vector != 0) vector /= 2;
+  for (const Index place : {copied_of(spec), spec.from_stride, spec.to_stride, spec.from_batch, spec.to_batch}) {
+    while (place % vector != 0) vector /= 2;
   }
   return plan_rows(spec.width, vector);
 }
@@ -23,7 +25,8 @@ KernelSource copy_rows_source(const CopyRows& spec) {
   KernelSource source = pointwise_source("CopyRows", "copy_rows",
                                          {{"using From", storage_type(spec.from)},
                                           {"using To", storage_type(spec.to)},
-                                          {"constexpr bool kBatches", spec.batches}});
+                                          {"constexpr bool kBatches", spec.batches},
+                                          {"constexpr int kCopied", copied_of(spec)}});
   plan_of(spec).add_to(source);
   return source;
 }
@@ -46,7 +49,9 @@ KernelSource fill_source(plan::Storage storage) {
 CopyRowsExecutable::CopyRowsExecutable(Device& device, const CopyRows& spec) : spec_(spec), plan_(plan_of(spec)) {
   require_positions(spec.positions);
   require_size(spec.width, 1, "width");
-  require(spec.batches || (spec.to_stride >= spec.width && (spec.from_stride >= spec.width || spec.from_stride == 0)),
+  const Index copied = copied_of(spec);
+  require(copied <= spec.width, "copied must be at most the width of {}, not {}", spec.width, copied);
+  require(spec.batches || (spec.to_stride >= spec.width && (spec.from_stride >= copied || spec.from_stride == 0)),
           "rows must be at least their width of {} apart, or 0 where they are read, not {} and {}", spec.width,
           spec.from_stride, spec.to_stride);
   kernel_ = &Kernel::load(device, copy_rows_source(spec));

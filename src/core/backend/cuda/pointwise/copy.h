@@ -8,6 +8,7 @@ namespace penstock::cuda {
 struct CopyRows {
   Positions positions = {};              ///< A row a position; with lengths, rows beyond them become zeros
   Index width = 1;                       ///< W
+  Index copied = 0;                      ///< Values of each row that are copied: zeros follow them. 0: all
   Index from_stride = 1, to_stride = 1;  ///< Elements from row to row; of `batches`, from step to step
   bool batches = false;                  ///< B rows of T steps, each from_batch or to_batch apart, anywhere.
   Index from_batch = 0, to_batch = 0;

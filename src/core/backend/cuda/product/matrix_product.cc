@@ -23,9 +23,12 @@ bool gains(const ProductShape& shape, double bytes, int copies) {
   return saved * products > copied * bytes + launch * copies;
 }
 
-CopyRows rows_between(plan::Storage storage, Index rows, Index width, Index from, Index to, int alignment) {
+/// `zeros`: behind each row, up to a multiple of 16 bytes.
+CopyRows rows_between(plan::Storage storage, Index rows, Index width, Index from, Index to, int alignment,
+                      bool zeros = false) {
   return {.positions = {.rows = rows},
-          .width = width,
+          .width = zeros ? whole(width, storage) : width,
+          .copied = width,
           .from_stride = from,
           .to_stride = to,
           .from = storage,
@@ -50,8 +53,8 @@ void clear_padding(DeviceAddress matrix, Index rows, Index width, plan::Storage 
         "clearing what follows the rows of a matrix");
 }
 
-AlignedRows::AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool zeros, bool writes)
-    : to_copy_(to_copy), rows_of_copy_(rows_of_copy), zeros_(zeros), copy_(device, to_copy) {
+AlignedRows::AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool writes)
+    : to_copy_(to_copy), rows_of_copy_(rows_of_copy), copy_(device, to_copy) {
   if (!writes) return;
   CopyRows back = to_copy;
   std::swap(back.from_stride, back.to_stride);
@@ -66,7 +69,6 @@ std::size_t AlignedRows::bytes() const { return padded(bytes_of(rows_of_copy_));
 
 void AlignedRows::copy(DeviceAddress rows, DeviceAddress copy, StreamHandle stream) const {
   const Index copied = to_copy_.positions.rows;
-  if (zeros_) clear_padding(copy, copied, to_copy_.width, to_copy_.to, stream);
   if (rows_of_copy_ > copied) {
     check(driver().fill_bytes(copy + bytes_of(copied), 0, bytes_of(rows_of_copy_ - copied), stream),
           "clearing rows behind a copy");
@@ -104,19 +106,22 @@ ProductShape MatrixProduct::align(Device& device, const ProductShape& shape) {
   if (pads_k) aligned.k = whole(shape.k, storage);
   if (copies_a) {
     aligned.a_stride = product_pitch(a_width, storage), aligned.a_alignment = kPiece;
-    a_.emplace(device, rows_between(storage, a_rows, a_width, shape.a_stride, aligned.a_stride, shape.a_alignment),
-               a_rows, pads_k, false);
+    a_.emplace(device,
+               rows_between(storage, a_rows, a_width, shape.a_stride, aligned.a_stride, shape.a_alignment, pads_k),
+               a_rows, false);
   }
   if (copies_b) {
     aligned.b_stride = product_pitch(b_width, storage), aligned.b_alignment = kPiece;
-    b_.emplace(device, rows_between(storage, b_rows, b_width, shape.b_stride, aligned.b_stride, shape.b_alignment),
-               shape.b_transposed ? aligned.n : aligned.k, pads_k && shape.b_transposed, false);
+    b_.emplace(device,
+               rows_between(storage, b_rows, b_width, shape.b_stride, aligned.b_stride, shape.b_alignment,
+                            pads_k && shape.b_transposed),
+               shape.b_transposed ? aligned.n : aligned.k, false);
   }
   if (copies_d) {
     aligned.d_stride = aligned.n, aligned.d_alignment = kPiece;
     d_.emplace(device,
                rows_between(shape.result, shape.m, shape.n, shape.d_stride, aligned.d_stride, shape.d_alignment),
-               aligned.m, false, true);
+               aligned.m, true);
   }
   return aligned;
 }

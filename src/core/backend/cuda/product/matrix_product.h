@@ -29,9 +29,8 @@ void clear_padding(DeviceAddress matrix, Index rows, Index width, plan::Storage 
 /// others a third as fast.
 class AlignedRows {
  public:
-  /// `rows_of_copy`: with rows of zeros at the end. `zeros`: behind each row, too. `writes`: the rows' values come from
-  /// the copy.
-  AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool zeros, bool writes);
+  /// `rows_of_copy`: with rows of zeros at the end. `writes`: the rows' values come from the copy.
+  AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool writes);
   std::size_t bytes() const;
   void copy(DeviceAddress rows, DeviceAddress copy, StreamHandle stream) const;
   void write(DeviceAddress copy, DeviceAddress rows, StreamHandle stream) const;
@@ -42,7 +41,6 @@ class AlignedRows {
 
   CopyRows to_copy_;
   Index rows_of_copy_;
-  bool zeros_;
   CopyRowsExecutable copy_;
   std::optional<CopyRowsExecutable> write_;
 };

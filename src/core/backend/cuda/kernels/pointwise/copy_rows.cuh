@@ -1,6 +1,6 @@
-// Rows of kWidth values from one storage to another; beyond the lengths they become zeros.
+// Rows of kWidth values from one storage to another; beyond the lengths, and after the first kCopied, they are zeros.
 //
-// Constants: From, To, kBatches (rows of a batch have a distance of their own); those of rows.cuh.
+// Constants: From, To, kBatches (rows of a batch have a distance of their own), kCopied; those of rows.cuh.
 
 #include "backend/cuda/kernels/pointwise/rows.cuh"
 
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) CopyRows(const __grid_con
     if (!IsColumn(column)) continue;
     float v[kVector];
     for (int i = 0; i < kVector; ++i) v[i] = 0.0f;
-    if (exists) Load<From>(args.from, from + column, v);
+    if (exists && (kCopied == kWidth || column < kCopied)) Load<From>(args.from, from + column, v);
     Store<To>(args.to, to + column, v);
   }
 }
