@@ -101,7 +101,7 @@ DiagonalBackward::DiagonalBackward(Device& device, const plan::GpuDenseProblem& 
     : DiagonalPass(device, problem, plan,
                    plan.pieces == 1 ? std::vector{DiagonalPart::chains}
                                     : std::vector{DiagonalPart::chains, DiagonalPart::pieces, DiagonalPart::between}),
-      sum_(&Kernel::load(device, sum_splits_source())) {}
+      sum_(&Kernel::load(device, sum_splits_source(plan.pieces * problem.rows))) {}
 
 DiagonalBackward::Places DiagonalBackward::places() const {
   const auto of_pieces = [&](Index values) {
@@ -127,8 +127,7 @@ void DiagonalBackward::add_up(DeviceAddress shares, DeviceAddress gradient, Inde
   arguments.m = vectors * problem_.hidden;
   arguments.n = arguments.d_stride = 1;
   arguments.splits = static_cast<int>(plan_.pieces * problem_.rows);
-  const Index blocks = (arguments.m + kSplitAcross - 1) / kSplitAcross;
-  sum_->launch(static_cast<unsigned>(blocks), kSplitGroups * kSplitAcross, arguments, stream);
+  run_sum_splits(*sum_, arguments, stream);
 }
 
 void DiagonalBackward::run(const DenseBackwardArguments& call, const DenseWeights& gradients, Index steps,

@@ -83,7 +83,7 @@ RecurrentGradient::RecurrentGradient(Device& device, const DenseSpec& spec, Inde
     group.kernel = &Kernel::load(device, head_gradient_source(spec, group.count, alignment));
     group.blocks = static_cast<unsigned>(tiles_of(spec, group.count) * chunks_);
   }
-  if (chunks_ > 1) sum_ = &Kernel::load(device, sum_splits_source());
+  if (chunks_ > 1) sum_ = &Kernel::load(device, sum_splits_source(chunks_));
 }
 
 Index RecurrentGradient::unit_pitch() const { return unit_pitch_of(spec_); }
@@ -127,8 +127,7 @@ void RecurrentGradient::run(DeviceAddress gates, DeviceAddress entering, DeviceA
   arguments.d = device_pointer<float>(gradient);
   arguments.m = gates_ * spec_.hidden, arguments.n = arguments.d_stride = spec_.hidden / spec_.heads;
   arguments.splits = static_cast<int>(chunks_);
-  const Index blocks = blocks_of(arguments.m * arguments.n, kSplitAcross);
-  sum_->launch(static_cast<unsigned>(blocks), kSplitGroups * kSplitAcross, arguments, stream);
+  run_sum_splits(*sum_, arguments, stream);
 }
 
 }  // namespace penstock::cuda

@@ -83,13 +83,21 @@ KernelSource float_product_source(const ProductShape& shape, const plan::GpuProd
   return source;
 }
 
-KernelSource sum_splits_source() {
+KernelSource sum_splits_source(Index splits) {
+  const SplitBlocks blocks = split_blocks(splits);
   KernelSource source;
   source.entry = "SumSplits";
   source.file = "backend/cuda/kernels/product/sum_splits.cuh";
-  source.constants = {{"constexpr int kGroups", kSplitGroups}, {"constexpr int kAcross", kSplitAcross}};
+  source.constants = {{"constexpr int kGroups", blocks.groups}, {"constexpr int kAcross", blocks.across}};
   source.plan = "sums over splits of a product";
   return source;
+}
+
+void run_sum_splits(const Kernel& kernel, const SumSplitsArguments& arguments, StreamHandle stream) {
+  const SplitBlocks of = split_blocks(arguments.splits);
+  const Index elements = arguments.m * arguments.n + (arguments.sums == nullptr ? 0 : arguments.m);
+  const Index blocks = (elements + of.across - 1) / of.across;
+  kernel.launch(static_cast<unsigned>(blocks), static_cast<unsigned>(of.across * of.groups), arguments, stream);
 }
 
 FloatProduct::FloatProduct(Device& device, const ProductShape& shape)
@@ -104,7 +112,7 @@ FloatProduct::FloatProduct(Device& device, const ProductShape& shape, const plan
   }
   require(shape.epilogue != Epilogue::add_bias || plan.splits == 1,
           "a bias is added to a product of one split, not of {}", plan.splits);
-  if (plan.splits > 1) splits_ = &Kernel::load(device, sum_splits_source());
+  if (plan.splits > 1) splits_ = &Kernel::load(device, sum_splits_source(plan.splits));
 }
 
 std::size_t FloatProduct::splits_bytes() const {
@@ -167,8 +175,7 @@ void FloatProduct::add_splits(DeviceAddress d, DeviceAddress sums, DeviceAddress
   arguments.splits = static_cast<int>(plan_.splits);
   arguments.add = add ? 1 : 0;
   arguments.unfit = device_pointer<const int>(unfit);
-  const Index blocks = (partial_floats(shape_) + kSplitAcross - 1) / kSplitAcross;
-  splits_->launch(static_cast<unsigned>(blocks), kSplitGroups * kSplitAcross, arguments, stream);
+  run_sum_splits(*splits_, arguments, stream);
 }
 
 }  // namespace penstock::cuda

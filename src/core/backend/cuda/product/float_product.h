@@ -48,9 +48,5 @@ KernelSource float_product_source(const ProductShape& shape, const plan::GpuProd
 int stored_columns(const ProductShape& shape, const plan::GpuProductPlan& plan);
 /// Returns the bytes of one copy of a matrix' row of `columns` factors.
 int piece_of(int alignment, Index stride, Index columns);
-/// Adds up what splits gave (kernels/product/sum_splits_arguments.h): elements of a block, and the threads that share
-/// each.
-KernelSource sum_splits_source();
-inline constexpr int kSplitAcross = 64, kSplitGroups = 4;
 
 }  // namespace penstock::cuda
