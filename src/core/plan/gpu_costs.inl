@@ -125,7 +125,8 @@ PENSTOCK_END_COSTS(chip);
 // Recurrences of dense cells over the whole chip with exchange from registers to registers, in nanoseconds per step.
 // The fit to measured times has a mean error below 6 %.
 PENSTOCK_COSTS(Direct, direct);
-PENSTOCK_COST(exchange, "direct_exchange", 1116);         ///< A step without multiplications
+PENSTOCK_COST(exchange, "direct_exchange", 866);          ///< A forward step without clusters and multiplications
+PENSTOCK_COST(clusters, "direct_clusters", 250);          ///< Further time of a step with clusters, or backward
 PENSTOCK_COST(backward, "direct_backward", 640);          ///< Further time of a step of a backward pass
 PENSTOCK_COST(request, "direct_request", 97);             ///< A thread polls again for values beyond one request
 PENSTOCK_COST(tile, "direct_tile", 2.9);                  ///< Two tiles of 16 x 8 on one tensor core

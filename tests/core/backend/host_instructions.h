@@ -124,6 +124,8 @@ inline const std::vector<std::pair<std::string_view, Instruction>>& instructions
       {"st.global.cs.v2", [](O o) { store_words(o[0].pointer(), o + 1, 2); }},
       {"st.global.cs.v4", [](O o) { store_words(o[0].pointer(), o + 1, 4); }},
       {"st.relaxed.gpu.global.v4", [](O o) { store_words(o[0].pointer(), o + 1, 4), machine().made_progress(); }},
+      {"st.shared.v2", [](O o) { store_words(machine().at(o[0].word()), o + 1, 2); }},
+      {"ld.shared.f32", [](O o) { std::memcpy(o[0].to, machine().at(o[1].word()), 4); }},
       {"st.shared.v4", [](O o) { store_words(machine().at(o[0].word()), o + 1, 4); }},
       {"ld.relaxed.gpu.global.v4",
        [](O o) {

@@ -110,7 +110,7 @@ TEST(ExchangeProtocols, MeansInsideACluster) {
 // ---- means over a head on the whole chip: chip_means.cuh ------------------------------------------------------------
 
 struct ChipMeanOptions {
-  int blocks = 3, rows = 2, steps = 20, buffers = layout::ChipShape::exchanges, cleared_behind = 2;
+  int blocks = 3, rows = 2, steps = 20, buffers = layout::ChipShape::exchanges(true), cleared_behind = 2;
   bool joins_rows = true;
   bool waits_for_parts = true, waits = true, clears = true, fences = true, waits_for_states = true;
 };
@@ -172,7 +172,8 @@ class ChipMeanExchange {
         memory_.store(warp, part_at(step - of_.cleared_behind, warp), kNothing);
         if (joins) memory_.store(warp, whole_at(step - of_.cleared_behind, block), kNothing);
       }
-      if (of_.fences && step % layout::ChipShape::fenced == layout::ChipShape::fenced - 1) memory_.fence(warp);
+      if (of_.fences && step % layout::ChipShape::fenced(true) == layout::ChipShape::fenced(true) - 1)
+        memory_.fence(warp);
     }
   }
 

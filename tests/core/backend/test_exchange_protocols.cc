@@ -141,8 +141,9 @@ TEST(ExchangeProtocols, SumsOfTheWarpsOfAGroup) {
 
 // ---- pieces that are their own flags, over the whole chip: chip.cuh ------------------------------------------------
 
+/// As backward. A forward pass has four times as many buffers, which too few schedules would use up in disorder.
 struct ChipOptions {
-  int blocks = 3, steps = 48, buffers = layout::ChipShape::exchanges, cleared_behind = 2;
+  int blocks = 3, steps = 48, buffers = layout::ChipShape::exchanges(true), cleared_behind = 2;
   bool clears = true, fences = true, waits = true;
 };
 
@@ -173,7 +174,8 @@ class ChipExchange {
       if (of_.clears && step >= of_.cleared_behind) {
         memory_.store(block, place(step - of_.cleared_behind, block), kNothing);
       }
-      if (of_.fences && step % layout::ChipShape::fenced == layout::ChipShape::fenced - 1) memory_.fence(block);
+      if (of_.fences && step % layout::ChipShape::fenced(true) == layout::ChipShape::fenced(true) - 1)
+        memory_.fence(block);
       co_await Step();
     }
   }

@@ -201,42 +201,43 @@ TEST(GpuLayouts, OfAHeadOverACluster) {
 }
 
 TEST(GpuLayouts, OfAHeadOverTheWholeChip) {
-  const int plans = for_each_plan(DenseAlgorithm::chip, [](const CellTraits& cell, const GpuDenseProblem& problem,
-                                                           const GpuDensePlan& plan) {
-    const layout::ChipShape s = {shape_of(cell, problem, plan), plan.clusters, plan.direct};
-    const bool backward = problem.backward;
-    EXPECT_GE(8 * s.blocks_of_team(), problem.head_size()) << "every unit has a block";
-    EXPECT_GE(8 * (s.blocks_of_team() - s.blocks_of_cluster()), problem.head_size() - 8 * s.blocks_of_cluster())
-        << "no cluster is idle";
-    EXPECT_EQ(s.gathered_blocks() * s.cluster, s.blocks_of_team()) << "blocks of a cluster share what is gathered";
-    EXPECT_GE(s.halves(backward) * s.groups, s.blocks_of_cluster() * s.summed_values(backward));
-    EXPECT_GE(2 * s.chip_tiles_m(backward), s.halves(backward));
-    EXPECT_GE(2 * s.chip_tiles_k(backward) * s.parts, s.gathered_pieces(backward));
-    EXPECT_GE(s.cell_slots() * 4 * s.warps(), s.blocks * s.rows);
-    EXPECT_LE(plan.resident, s.chip_tiles_k(backward));
-    const int pieces = s.gathered_pieces(backward) * s.rows, each = (pieces + s.threads() - 1) / s.threads();
-    const int polled = layout::ChipShape::polled(pieces, s.threads());
-    EXPECT_TRUE(polled >= 1 && polled <= 8) << polled;
-    EXPECT_GE((each + 7) / 8 * polled, each) << "as many rounds as eight at once would take";
-    EXPECT_EQ(plan.exchange, plan.teams * 16 * s.sent_values(backward) * s.blocks_of_team() * s.pieces() * s.rows * 16);
-    expect_places(s);
-    // An operand that goes straight to registers needs no place.
-    const Index operand = s.direct ? 0 : Index{2} * s.parts * s.chip_tiles_k(backward) * s.rows * 16;
-    const Index sums = Index{s.cluster} * s.parts * s.blocks * s.summed_values(backward) * s.block_floats() * 4;
-    const Index gates = Index{s.gates} * s.pieces() * 16;
-    const Index values = Index{s.gates} * (s.split ? 2 : 1) + 2;
-    const Index read = backward ? (values * s.pieces() + (s.states - 1) * 2) * 16 : gates;
-    const Index written = backward ? (s.split ? gates : 0) : (s.training ? gates : 0);
-    expect_apart({{"barriers", 0, s.start},
-                  {"what is gathered", s.start, operand},
-                  {"R", s.chip_matrix_at(backward),
-                   Index{s.warps()} * (s.chip_tiles_k(backward) - s.resident) * s.chip_tiles_m(backward) * 16 * 32},
-                  {"sums", s.chip_sums_at(backward), 2 * sums},
-                  {"own gates", s.chip_gates_at(backward), backward ? gates * s.blocks * s.rows : 0},
-                  {"stages", s.chip_ring_at(backward), Index{s.blocks} * s.rows * s.stages * read},
-                  {"what is written", s.chip_out_at(backward), s.warps() * 4 * written}},
-                 plan.shared);
-  });
+  const int plans = for_each_plan(
+      DenseAlgorithm::chip, [](const CellTraits& cell, const GpuDenseProblem& problem, const GpuDensePlan& plan) {
+        const layout::ChipShape s = {shape_of(cell, problem, plan), plan.clusters, plan.direct};
+        const bool backward = problem.backward;
+        EXPECT_GE(8 * s.blocks_of_team(), problem.head_size()) << "every unit has a block";
+        EXPECT_GE(8 * (s.blocks_of_team() - s.blocks_of_cluster()), problem.head_size() - 8 * s.blocks_of_cluster())
+            << "no cluster is idle";
+        EXPECT_EQ(s.gathered_blocks() * s.cluster, s.blocks_of_team()) << "blocks of a cluster share what is gathered";
+        EXPECT_GE(s.halves(backward) * s.groups, s.blocks_of_cluster() * s.summed_values(backward));
+        EXPECT_GE(2 * s.chip_tiles_m(backward), s.halves(backward));
+        EXPECT_GE(2 * s.chip_tiles_k(backward) * s.parts, s.gathered_pieces(backward));
+        EXPECT_GE(s.cell_slots() * 4 * s.warps(), s.blocks * s.rows);
+        EXPECT_LE(plan.resident, s.chip_tiles_k(backward));
+        const int pieces = s.gathered_pieces(backward) * s.rows, each = (pieces + s.threads() - 1) / s.threads();
+        const int polled = layout::ChipShape::polled(pieces, s.threads());
+        EXPECT_TRUE(polled >= 1 && polled <= 8) << polled;
+        EXPECT_GE((each + 7) / 8 * polled, each) << "as many rounds as eight at once would take";
+        EXPECT_EQ(plan.exchange, plan.teams * layout::ChipShape::exchanges(backward) * s.sent_values(backward) *
+                                     s.blocks_of_team() * s.pieces() * s.rows * 16);
+        expect_places(s);
+        // An operand that goes straight to registers needs no place.
+        const Index operand = s.direct ? 0 : Index{2} * s.parts * s.chip_tiles_k(backward) * s.rows * 16;
+        const Index sums = Index{s.cluster} * s.parts * s.blocks * s.summed_values(backward) * s.block_floats() * 4;
+        const Index gates = Index{s.gates} * s.pieces() * 16;
+        const Index values = Index{s.gates} * (s.split ? 2 : 1) + 2;
+        const Index read = backward ? (values * s.pieces() + (s.states - 1) * 2) * 16 : gates;
+        const Index written = backward ? (s.split ? gates : 0) : (s.training ? gates : 0);
+        expect_apart({{"barriers", 0, s.start},
+                      {"what is gathered", s.start, operand},
+                      {"R", s.chip_matrix_at(backward),
+                       Index{s.warps()} * (s.chip_tiles_k(backward) - s.resident) * s.chip_tiles_m(backward) * 16 * 32},
+                      {"sums", s.chip_sums_at(backward), 2 * sums},
+                      {"own gates", s.chip_gates_at(backward), backward ? gates * s.blocks * s.rows : 0},
+                      {"stages", s.chip_ring_at(backward), Index{s.blocks} * s.rows * s.stages * read},
+                      {"what is written", s.chip_out_at(backward), s.warps() * 4 * written}},
+                     plan.shared);
+      });
   EXPECT_GT(plans, 200);
 }
 

@@ -27,6 +27,8 @@ constexpr int kMostTeamRows = 32, kMostTeamBlocks = 16, kMostTeamCluster = 8;
 /// was observed to need besides the values of the cell and its learnt vectors.
 constexpr int kFurtherSlot = 16;
 constexpr OtherRegisters kTeamForward{.thread = 52, .slot = 18, .gate = 2, .split_gate = 11, .tile_m = 2};
+/// Without clusters, with exchange to registers: addresses of sums are those of the block.
+constexpr OtherRegisters kAloneForward{.thread = 46, .slot = 18, .gate = 2, .split_gate = 11, .tile_m = 0};
 constexpr OtherRegisters kTeamBackward{.thread = 56, .slot = 14, .gate = 1, .split_gate = 8, .tile_m = 2};
 
 struct TeamCandidate {
@@ -48,6 +50,10 @@ struct TeamCandidate {
   }
   int polled_registers() const {
     return shape.direct ? 0 : 7 * chip::ChipShape::polled(gathered_pieces(), shape.threads());
+  }
+  bool alone() const { return shape.cluster == 1 && !backward; }
+  const OtherRegisters& other() const {
+    return backward ? kTeamBackward : alone() && shape.direct ? kAloneForward : kTeamForward;
   }
   /// Returns the blocks of a team.
   int team() const { return shape.clusters * shape.cluster; }
@@ -110,9 +116,8 @@ class TeamFacts {
   /// Returns a complete candidate: with the tiles in registers, and as many stages as shared memory has room for.
   TeamCandidate held(const TeamChoice& choice) const {
     TeamCandidate c = split(choice);
-    const int other =
-        other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_, more_registers_, of_further_slot_);
-    c.resident = resident_tiles(c, other, registers_);
+    c.resident =
+        resident_tiles(c, other_registers(c, c.other(), reset_, more_registers_, of_further_slot_), registers_);
     c.shape.resident = std::max(0, c.resident);
     c.shape.stages = most_stages_;
     if (c.shared() > block_bytes_) c.shape.stages = most_stages_ / 2;
@@ -152,16 +157,16 @@ struct TeamWork {
   double products = 0;                       // tiles that a core multiplies, three times those of floats
   double others = 0, operands = 0;           // tiles from shared memory: of the matrix, and of what it multiplies
   double warps = 0, slots = 0;               // of a core, and of a thread
-  bool backward = false;
+  bool backward = false, alone = false;      // alone: forward without clusters
 };
 
 /// Returns the time of a step with exchange to registers: a sum of costs that were fitted to measurements.
 double direct_step_time(const TeamWork& work, const GpuCosts& cost) {
-  const double parts = cost.direct.exchange + work.gathered / cost.chip.gathered_bytes +
-                       work.requests * cost.direct.request + work.products * cost.direct.tile +
-                       work.others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes +
-                       work.received / work.received_bytes + (work.slots - 1) * cost.direct.slot +
-                       (work.backward ? cost.direct.backward : 0);
+  const double parts =
+      cost.direct.exchange + (work.alone ? 0 : cost.direct.clusters) + work.gathered / cost.chip.gathered_bytes +
+      work.requests * cost.direct.request + work.products * cost.direct.tile +
+      work.others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes + work.received / work.received_bytes +
+      (work.slots - 1) * cost.direct.slot + (work.backward ? cost.direct.backward : 0);
   return cost.direct.step * parts;
 }
 
@@ -193,7 +198,7 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   work.others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   work.operands = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
   work.slots = c.slots();
-  work.backward = c.backward;
+  work.backward = c.backward, work.alone = c.alone();
   const int read = shape.joins_rows() ? 1 : shape.parts_of_team();  // parts of a row
   const double means = shape.mean_exchanges * (cost.chip.means + (c.backward ? cost.chip.back_means : 0)) +
                        shape.rows * read * shape.mean_pieces * 16 / cost.chip.gathered_bytes;
@@ -234,7 +239,7 @@ class TeamBound {
         static_cast<double>(blocks.low * summed_ * sent_ * octets_ * pieces_ * ((rows.low + 7) / 8)) / 16 * of_floats_;
     work.warps = static_cast<double>((warps.low + 3) / 4);
     work.slots = static_cast<double>((blocks.low * rows.low + 4 * warps.high - 1) / (4 * warps.high));
-    work.backward = backward_;
+    work.backward = backward_, work.alone = cluster.low == 1 && !backward_;
     const double staged_step = staged_step_time(work, cost_), direct_step = direct_step_time(work, cost_);
     const double step =
         direct.low == direct.high ? (direct.low != 0 ? direct_step : staged_step) : std::min(staged_step, direct_step);
@@ -265,7 +270,8 @@ GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, cons
   plan.clusters = best.shape.clusters;
   plan.direct = best.shape.direct;
   plan.teams = best.teams;
-  plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
+  plan.exchange =
+      best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges(problem.backward);
   plan.grid = best.teams * best.team();
   plan.microseconds =
       (static_cast<double>(best.waves) * step * static_cast<double>(problem.steps) + gpu.costs.chip.start) / 1000;

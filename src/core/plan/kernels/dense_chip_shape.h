@@ -20,8 +20,10 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int gathered_blocks() const { return clusters * blocks; }
   PENSTOCK_LAYOUT int cell_slots() const { return (blocks * rows + 4 * warps() - 1) / (4 * warps()); }
   PENSTOCK_LAYOUT int sources() const { return cluster * parts; }
-  static constexpr int exchanges = 16;  // exchange buffers, used in turn
-  static constexpr int fenced = 8;      // exchanges from fence to fence, a power of 2
+  /// Returns the number of exchange buffers, used in turn: a power of 2. Steps forward are shorter, and exchange less.
+  PENSTOCK_LAYOUT static int exchanges(bool backward) { return backward ? 16 : 64; }
+  /// Exchanges from fence to fence.
+  PENSTOCK_LAYOUT static int fenced(bool backward) { return exchanges(backward) / 2; }
 
   /// Values per unit that are exchanged, and that the sums give: forward h and gates, backward gates and h.
   PENSTOCK_LAYOUT int sent_values(bool backward) const { return backward ? gates : 1; }

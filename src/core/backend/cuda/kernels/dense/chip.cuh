@@ -69,13 +69,15 @@ struct DirectOperand {
   static constexpr int all = kChip.gathered_pieces(kBackward), of_gate = all / kChip.sent_values(kBackward);
   /// True if the pieces of each part follow one another in memory.
   static constexpr bool in_one_gate = of_gate == all || of_gate % (4 * pairs) == 0;
+  /// Every lane has a piece in each pair and tile: those of rows beyond the last read it again.
+  static constexpr bool always = kExchanges && all == 4 * kParts * pairs && (kRows % 8 == 0 || kTilesN == 1);
   using Words = uint4[at_once][kTilesN];
   int first, start;  // piece of pair 0; bytes from the start of a buffer to this lane's of pair 0
 
   PENSTOCK_DEVICE DirectOperand of(char* shared, unsigned base, int rank, int part, int lane) {
     DirectOperand o;
     o.first = Held(part * 4 * pairs + lane % 4);
-    const int from = rank * Exchange::gathered_gate_bytes + lane / 4 * 16;
+    const int from = rank * Exchange::gathered_gate_bytes + (always ? min(lane / 4, kRows - 1) : lane / 4) * 16;
     o.start = Held(from + (in_one_gate ? place(o.first) : 0));
     return o;
   }
@@ -123,6 +125,7 @@ struct DirectOperand {
     return piece / of_gate * Exchange::gate_bytes + piece % of_gate * (kRows * 16);
   }
   __device__ __forceinline__ bool exists(int pair, int n) const {
+    if (always) return true;
     if (!kExchanges || (all != 4 * kParts * pairs && first + 4 * pair >= all)) return false;
     return kRows % 8 == 0 || 8 * n + (int)threadIdx.x % 32 / 4 < kRows;
   }
@@ -134,8 +137,9 @@ struct DirectOperand {
       const int there = in_one_gate ? (pair + i) * (4 * kRows * 16) : place(first + 4 * (pair + i));
 #pragma unroll
       for (int n = 0; n < kTilesN; ++n) {
-        if (kAll) words[i][n] = make_uint4(0, 0, 0, 0);
-        if (exists(pair + i, n) && (kAll || IsAbsent(words[i][n]))) words[i][n] = ReadShared(from + there + n * 128);
+        if (kAll && !always) words[i][n] = make_uint4(0, 0, 0, 0);
+        if (exists(pair + i, n) && (kAll || always || IsAbsent(words[i][n])))
+          words[i][n] = ReadShared(from + there + n * 128);
       }
     }
   }
@@ -150,15 +154,37 @@ struct DirectOperand {
   }
 };
 
-template <bool kStraight>
-struct ChooseOperand {
-  using Operand = DirectOperand;
+template <bool kFirst, class First, class Second>
+struct ChooseType {
+  using Type = First;
 };
-template <>
-struct ChooseOperand<false> {
-  using Operand = StagedOperand;
+template <class First, class Second>
+struct ChooseType<false, First, Second> {
+  using Type = Second;
 };
-using Operand = ChooseOperand<kDirect>::Operand;
+using Operand = ChooseType<kDirect, DirectOperand, StagedOperand>::Type;
+
+/// Keeps a warp's sums in the CTA's own shared memory, two rows at once. Two buffers take turns.
+struct SumKeeper {
+  unsigned there;  // of this lane's first sums
+  int halves;      // of tiles that exist
+
+  __device__ __forceinline__ void init(unsigned base, int group, int part, int rank, int lane) {
+    const int first = group * kHalves, all = kBlocks * kSummed;
+    const int floats = (part * all + first) * kBlockFloats + kShape.place(lane / 4, lane % 4 * 2);
+    there = (unsigned)Held((int)base + kChip.chip_sums_at(kBackward) + floats * 4);
+    halves = all - first;
+  }
+  __device__ __forceinline__ void send(const Sums<kTilesM>& own, int parity, int lane) const {
+    const unsigned to = there + parity * (kChip.sums_floats(kBackward) * 4);
+    own.for_each(lane, [&](int m, int half, int row, float first, float second) {
+      const int q = 2 * m + half;
+      if (q >= kHalves || (kHalves * kGroups != kBlocks * kSummed && q >= halves)) return;
+      const int at = (q * kBlockFloats + row - lane % 4 * 2) * 4;
+      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to + at), "f"(first), "f"(second) : "memory");
+    });
+  }
+};
 
 /// Sends a warp's sums to the CTAs whose units they are of, four rows at once. Two buffers take turns.
 struct SumSender {
@@ -176,8 +202,7 @@ struct SumSender {
       const int source = rank * kParts + part;
       const int floats = ((source * kBlocks + block % kBlocks) * kSummed + half % kSummed) * kBlockFloats +
                          kShape.place(lane / 4, lane % 4 / 2 * 4);
-      unsigned window = base;
-      if constexpr (kCluster > 1) window = InBlock(base, owner);
+      const unsigned window = InBlock(base, owner);
       barrier_there[m] = (unsigned)Held((int)window);
       there[m] = (unsigned)Held(exists ? (int)window + kChip.chip_sums_at(kBackward) + floats * 4 : 0);
     }
@@ -190,31 +215,35 @@ struct SumSender {
         const uint4 rows = FourRows(own.sum[0][m][n], lane);
         if (there[m] == 0 || 8 * n + lane % 4 / 2 * 4 >= kRows) continue;
         const unsigned to = there[m] + parity * parity_bytes + n * 32;
-        if constexpr (kCluster > 1) {
-          StoreRemote(to, rows, barrier_there[m] + parity * 8);
-        } else {
-          asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(rows.x), "r"(rows.y), "r"(rows.z),
-                       "r"(rows.w)
-                       : "memory");
-        }
+        StoreRemote(to, rows, barrier_there[m] + parity * 8);
       }
     }
   }
 };
 
-/// Returns the place of the sums of a lane's unit and row, in floats from the start of shared memory.
+using OwnSums = ChooseType<kCluster == 1, SumKeeper, SumSender>::Type;
+
+/// Returns the place of the sums of a lane's unit and row, in bytes from the start of shared memory.
 PENSTOCK_DEVICE int SumPlace(int block, int slot) {
-  return kChip.chip_sums_at(kBackward) / 4 + block * kSummed * kBlockFloats + kShape.place((int)threadIdx.x % 8, slot);
+  return kChip.chip_sums_at(kBackward) +
+         (block * kSummed * kBlockFloats + kShape.place((int)threadIdx.x % 8, slot)) * 4;
 }
-/// Returns the sum of one value over all sources.
-PENSTOCK_DEVICE float Total(const char* shared, int place, int value, int parity) {
-  const float* const p = (const float*)shared + place + parity * (SumSender::parity_bytes / 4) + value * kBlockFloats;
+/// Loads a float by its address in shared memory. The compiler would find the address of `shared` anew at each use.
+PENSTOCK_DEVICE float LoadSum(unsigned address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+/// Returns the sum of one value over all sources; `place` is an address in shared memory.
+PENSTOCK_DEVICE float Total(unsigned place, int value, int parity) {
+  const unsigned p = place + parity * SumSender::parity_bytes + value * (kBlockFloats * 4);
+  constexpr int of_source = kBlocks * kSummed * kBlockFloats * 4;
   constexpr int chains = kChip.sources() < 4 ? kChip.sources() : 4;
   float sum[chains];
 #pragma unroll
-  for (int i = 0; i < chains; ++i) sum[i] = p[i * kBlocks * kSummed * kBlockFloats];
+  for (int i = 0; i < chains; ++i) sum[i] = LoadSum(p + i * of_source);
 #pragma unroll
-  for (int i = chains; i < kChip.sources(); ++i) sum[i % chains] += p[i * kBlocks * kSummed * kBlockFloats];
+  for (int i = chains; i < kChip.sources(); ++i) sum[i % chains] += LoadSum(p + i * of_source);
 #pragma unroll
   for (int i = 1; i < chains; ++i) sum[0] += sum[i];
   return sum[0];

@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #endif
     const int own = LaneWorks(s) ? slot.place.block - team.first_block() : 0;
     ring[s] = Held(kChip.chip_ring_at(true) + index * kStages * Inputs::pieces * 16);
-    sums_at[s] = Held(SumPlace(own, slot.place.slot));
+    sums_at[s] = Held((int)base + SumPlace(own, slot.place.slot));
     // The pieces of this lane's block and row: of a gate in shared memory, and in the exchange.
     gates_at[s] = Held(kChip.chip_gates_at(true) + (own * kPieces * kRows + slot.place.slot) * 16);
     sent_at[s] = Held((slot.place.block * kPieces * kRows + slot.place.slot) * 16);
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     CommitCopies();
   };
   for (int step = steps - 1; step > steps - kStages; --step) fetch(step);
-  SumSender sender;
+  OwnSums sender;
   sender.init(base, group, part, team.rank, lane);
   const Operand operand = Operand::of(shared, base, team.rank, part, lane);
   const BackwardStrides strides = BackwardStrides::of(args);
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       means.number = i;
       GradientsWithMeans<Rule>(
           slots, means, [&](int s) { return ring_of(s, step); }, step, lane, team.head, args, wait_for_sums,
-          [&](int s) { return i > 0 ? Total(shared, sums_at[s], 0, (i - 1) & 1) : 0.0f; }, dwx, drh);
+          [&](int s) { return i > 0 ? Total(sums_at[s], 0, (i - 1) & 1) : 0.0f; }, dwx, drh);
     } else {
       wait_for_sums();  // a CTA that is a cluster of its own meets there
     }
@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
       Real drh[kGates];
-      const float through = i > 0 ? Total(shared, sums_at[s], 0, (i - 1) & 1) : 0.0f;
+      const float through = i > 0 ? Total(sums_at[s], 0, (i - 1) & 1) : 0.0f;
       slots[s].differentiate(cells[s], through, step, args, dwx[s], drh);
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
@@ -216,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   for (int s = 0; s < kSlots; ++s) {
     // Places are found anew: they are not kept all the while.
     slots[s].finish(PlaceOfSlot(args.rows, team, s), team.head, args,
-                    [&] { return flows ? Total(shared, sums_at[s], 0, (steps - 1) & 1) : 0.0f; });
+                    [&] { return flows ? Total(sums_at[s], 0, (steps - 1) & 1) : 0.0f; });
   }
   SumBarriers::meet();
 }

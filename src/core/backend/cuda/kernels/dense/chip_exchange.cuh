@@ -2,11 +2,12 @@
 // A piece is its own flag: 16 bytes of values, and no 32-bit word of them has all bits set. The receiver reads it until
 // it is there, on its way to shared memory or to the registers of a product. Buffers take turns: a CTA that has all
 // sums of exchange n knows that every CTA of the team has sent exchange n - 1 and therefore has read exchange n - 2, so
-// it may clear its own pieces of exchange n - 2. Exchange n + 14 is the next one in that place: a fence every eighth
-// time is enough for all CTAs to see the place empty before. A fence takes as long as half a step.
+// it may clear its own pieces of exchange n - 2. Of N buffers, exchange n + N - 2 is the next one in that place: a
+// fence every N / 2 exchanges is enough for all CTAs to see the place empty before. A fence takes as long as half a
+// step.
 // Included by chip.cuh, behind its constants and Team.
 
-constexpr int kBuffers = ChipShape::exchanges;
+constexpr int kBuffers = ChipShape::exchanges(kBackward), kFenced = ChipShape::fenced(kBackward);
 constexpr unsigned kAbsent = 0xffffffffu;
 /// Some ten seconds without a piece are an error of the launch instead of a GPU that hangs.
 constexpr int kMostTries = 1 << 24;
@@ -89,5 +90,5 @@ struct Exchange {
 
 /// Makes what clear() wrote visible before anything is sent later.
 PENSTOCK_DEVICE void ShowCleared(int number) {
-  if ((number & (ChipShape::fenced - 1)) == ChipShape::fenced - 1) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  if ((number & (kFenced - 1)) == kFenced - 1) asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }

@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const int index = LaneWorks(s) ? (warp + kWarps * s) * 4 + lane / 8 : 0;
 #endif
     ring[s] = Held(kChip.chip_ring_at(false) + index * kStages * kShape.ring_bytes());
-    sums_at[s] = Held(SumPlace(LaneWorks(s) ? slot.place.block - team.first_block() : 0, slot.place.slot));
+    sums_at[s] = Held((int)base + SumPlace(LaneWorks(s) ? slot.place.block - team.first_block() : 0, slot.place.slot));
     // One of the 8 lanes of a block sends each of the block's pieces.
     sent_at[s] = Held(((slot.place.block * kPieces + lane % 8 / (8 / kPieces)) * kRows + slot.place.slot) * 16);
   }
@@ -83,7 +83,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     CommitCopies();
   };
   for (int step = 0; step < kStages - 1; ++step) fetch(step);
-  SumSender sender;
+  // While h is on its way, or, if that would take many registers, sums.
+  constexpr bool kReadsFirst = kCluster == 1 && kSlots == 1;
+  const auto read_inputs = [&](int step, Real(&wx)[kSlots][kGates]) {
+    WaitForCopies<kStages - 1>();
+    __syncwarp();
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+#ifdef PENSTOCK_MEANS
+      slots[s].read_input(ring_of(s, step), lane, wx[s]);
+#else
+      if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
+#endif
+    }
+  };
+  OwnSums sender;
   sender.init(base, group, part, team.rank, lane);
   const Operand operand = Operand::of(shared, base, team.rank, part, lane);
   char* const kept = shared + Held(kChip.chip_out_at(false) + (warp * 4 + lane / 8) * kShape.ring_bytes());
@@ -102,26 +116,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     fetch(step + kStages - 1);
+    Real wx[kSlots][kGates];
+    if (kReadsFirst) read_inputs(step, wx);
     Sums<kTilesM> own;
     operand.multiply(own, matrix, exchange, step - 1 + kFirstExchange);
     sender.send(own, step & 1, lane);
-    // While sums are on their way.
-    WaitForCopies<kStages - 1>();
-    __syncwarp();
-    Real wx[kSlots][kGates];
-#pragma unroll
-    for (int s = 0; s < kSlots; ++s) {
-#ifdef PENSTOCK_MEANS
-      slots[s].read_input(ring_of(s, step), lane, wx[s]);
-#else
-      if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
-#endif
-    }
+    if (!kReadsFirst) read_inputs(step, wx);
     barriers.wait(step);
 #ifdef PENSTOCK_MEANS
     CellForward made[kSlots];
     means.number = step + kFirstExchange;
-    const auto product = [&](int s, int g) { return Total(shared, sums_at[s], g, step & 1); };
+    const auto product = [&](int s, int g) { return Total(sums_at[s], g, step & 1); };
     if (WarpWorks(0)) ApplyWithMeans<Rule>(slots, means, wx, step, lane, team.head, args, product, made);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -132,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
-      made[s] = slots[s].apply(wx[s], step, lane, [&](int g) { return Total(shared, sums_at[s], g, step & 1); });
+      made[s] = slots[s].apply(wx[s], step, lane, [&](int g) { return Total(sums_at[s], g, step & 1); });
       if (sends(s) && step + 1 < steps) exchange.send(step + kFirstExchange, sent_at[s], made[s].piece);
     }
 #endif
