@@ -109,6 +109,9 @@ PENSTOCK_DEVICE void LoadTwo(unsigned (&word)[4], unsigned address) {
 /// a row's words they are is alike for the operand.
 template <int kTilesM, int kTilesK, int kHeld>
 struct Matrix {
+  /// Floats: a small R stays in registers in both parts, which each step would otherwise make anew.
+  static constexpr bool keeps_parts =
+      HasParts(Storage()) && kHeld == kTilesK && kTilesK * kTilesM <= 8 && kShape.threads() <= 128 && kSaved <= 8;
   unsigned held[kHeld > 0 ? kHeld : 1][kTilesM][4];
   const char* others;
 
@@ -190,9 +193,8 @@ struct Matrix {
       const uint4 four = *(const uint4*)(others + ((k - held_before(k)) * kTilesM + m) * ClusterShape::tile_bytes);
       tile[0] = four.x, tile[1] = four.y, tile[2] = four.z, tile[3] = four.w;
     }
-    // Floats are split into two parts each time: the parts of all of R would not fit into the registers.
-    if constexpr (kBytes == 4) {
-      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(tile[i]));
+    if constexpr (kBytes == 4 && !keeps_parts) {
+      for (int i = 0; i < 4; ++i) tile[i] = Anew(tile[i]);
     }
   }
 };
@@ -243,7 +245,11 @@ struct Sums {
       matrix.get(k, m, a);
 #pragma unroll
       for (int n = 0; n < kTilesN; ++n) {
-        MultiplyHalves(sum[k % chains][m][n], a[0], a[1], a[2], a[3], word(n, 0), word(n, 1), Storage());
+        if constexpr (Matrix<kTilesM, kTilesK, kHeld>::keeps_parts) {
+          MultiplyFloats(sum[k % chains][m][n], a[0], a[1], a[2], a[3], word(n, 0), word(n, 1));
+        } else {
+          MultiplyHalves(sum[k % chains][m][n], a[0], a[1], a[2], a[3], word(n, 0), word(n, 1), Storage());
+        }
       }
     }
   }

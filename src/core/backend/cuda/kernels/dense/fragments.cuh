@@ -56,26 +56,43 @@ PENSTOCK_DEVICE void MultiplyTf32(float (&sum)[4], unsigned a0, unsigned a1, uns
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+template <class Storage>
+PENSTOCK_DEVICE constexpr bool HasParts(Storage) {
+  return false;
+}
+PENSTOCK_DEVICE constexpr bool HasParts(F32) { return true; }
+
 /// A float as the sum of two numbers that the tensor cores multiply exactly, as in split_product.cuh.
 struct TwoParts {
   unsigned high, low;
   PENSTOCK_DEVICE TwoParts of(unsigned bits) {
     TwoParts parts;
-    // Made anew each time: a matrix that stays in registers would otherwise be kept in both forms.
-    asm volatile("" : "+r"(bits));
     parts.high = bits + 0x1000u;
     parts.low = __float_as_uint(__uint_as_float(bits) - __uint_as_float(parts.high & 0xffffe000u));
     return parts;
   }
 };
 
-PENSTOCK_DEVICE void MultiplyHalves(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                                    unsigned b1, F32) {
+/// The same bits; what depends on them is made anew each time, and not kept from step to step.
+PENSTOCK_DEVICE unsigned Anew(unsigned bits) {
+  asm volatile("" : "+r"(bits));
+  return bits;
+}
+
+/// Floats, whose parts the compiler may keep from step to step.
+PENSTOCK_DEVICE void MultiplyFloats(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                    unsigned b1) {
   const TwoParts p0 = TwoParts::of(a0), p1 = TwoParts::of(a1), p2 = TwoParts::of(a2), p3 = TwoParts::of(a3);
   const TwoParts q0 = TwoParts::of(b0), q1 = TwoParts::of(b1);
   MultiplyTf32(sum, p0.low, p1.low, p2.low, p3.low, q0.high, q1.high);
   MultiplyTf32(sum, p0.high, p1.high, p2.high, p3.high, q0.low, q1.low);
   MultiplyTf32(sum, p0.high, p1.high, p2.high, p3.high, q0.high, q1.high);
+}
+
+/// A matrix that stays in registers would otherwise be kept in both parts.
+PENSTOCK_DEVICE void MultiplyHalves(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                    unsigned b1, F32) {
+  MultiplyFloats(sum, Anew(a0), Anew(a1), Anew(a2), Anew(a3), Anew(b0), Anew(b1));
 }
 
 /// The words of B are rounded here, once for all rows of A; those of A are as AsFactor() made them.
