@@ -37,6 +37,7 @@ class NetworkWriter {
   nlohmann::json write() {
     int from = the_only(network_.inputs, &network::State::input, "inputs");
     const int to = the_only(network_.outputs, &network::State::output, "outputs");
+    if (value(from).type != network::Type::f32) refuse("input {} is not of the type f32", in_quotes(value(from).name));
     channels_ = value(from).shape.empty() ? -1 : value(from).shape.back();
     if (channels_ < 1) refuse("input {} has no fixed number of channels", in_quotes(value(from).name));
     const Index inputs = channels_;
@@ -95,8 +96,9 @@ class NetworkWriter {
 
   /// The elements of a constant of that shape but for leading axes of 1; of none, zeros.
   std::vector<float> elements(const Node& node, std::size_t read, const network::Shape& shape) const {
-    std::vector<float> values(static_cast<std::size_t>(network::elements(shape)));
-    if (read >= node.reads.size() || node.reads[read] < 0) return values;
+    if (read >= node.reads.size() || node.reads[read] < 0) {
+      return std::vector<float>(static_cast<std::size_t>(network::elements(shape)));
+    }
     const network::Constant& it = constant(node, read);
     network::Shape own = it.shape;
     while (own.size() > shape.size() && own[0] == 1) own.erase(own.begin());
@@ -104,6 +106,7 @@ class NetworkWriter {
       refuse_node(node, fmt::format("its input {} has the shape {}, expected {}", read + 1, network::text_of(it.shape),
                                     network::text_of(shape)));
     }
+    std::vector<float> values(it.bytes.size() / sizeof(float));
     std::memcpy(values.data(), it.bytes.data(), it.bytes.size());
     return values;
   }
