@@ -24,7 +24,7 @@ PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
 
 
 def make_model(data, cell, size):
-    """Returns a model of about so many parameters."""
+    """Returns a model with about the number of parameters of SIZES."""
     parameters, width = SIZES[size]
     per_block, heads = CELLS[cell]
     blocks = max(1, round(parameters / (per_block * width**2)))
@@ -88,7 +88,7 @@ def main():
     result = penstock.torch.fit(model, data, callback=Meter(model), log_every=5.0, progress=False, **options)
     if first:
         model.save(given.output)
-        scored = f", {result.validation.bits_per_step:.3f} bits a token of what was held out" if result.validation else ""
+        scored = f", {result.validation.bits_per_step:.3f} bits a token in validation" if result.validation else ""
         print(f"{result.last.step} steps in {result.last.seconds:.0f} s{scored}; saved {given.output}")
 
 

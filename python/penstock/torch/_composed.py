@@ -94,8 +94,9 @@ def _of_steps(restarts, steps, rows):
 def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, around):
     """Runs one direction of a layer over x [T, B, I]. Returns the first `kept` states after each step, each [T, B, H],
     and the last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are
-    zeros. Each state [B + n, H] may hold those of its resets behind the initial ones. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel. `around` is None,
-    or what _regularise.py does around a cell."""
+    zeros. Each state [B + n, H] may hold those of its resets behind the initial ones. `loop` is unrolled() or a
+    function like it; `scan` is None or runs scan cells in parallel. `around` is None, or what _regularise.py does around
+    a cell."""
     gates, _, scans = CELLS[cell]
     count, rows = x.shape[:2]
     restarts = [_of_steps(s[rows:], count, rows) for s in state] if state[0].shape[0] > rows else []

@@ -70,8 +70,8 @@ class _Convolution(nn.Module):
         begin = x.shape[1] - (self.weight.shape[0] - 1)
         if begin < 0:
             raise ValueError(
-                f"a chunk has {x.shape[1]} steps, and a convolution of {self.weight.shape[0]} taps reads more before the "
-                "next one: share longer sequences, or among fewer processes"
+                f"a chunk has {x.shape[1]} steps, but a convolution of {self.weight.shape[0]} taps reads the last "
+                f"{self.weight.shape[0] - 1} steps before a chunk: share longer sequences, or use fewer processes"
             )
         leaving = x[:, begin:]
         if reset is not None:
@@ -344,18 +344,18 @@ class SequenceModel(Pretrained, nn.Module):
         return y, state
 
     def share_sequences(self, process_group):
-        """Divides each sequence among the processes of a group, which is called on all of them.
+        """Divides each sequence among the processes of a group. Call it on all of them.
 
-        Each process then gives :meth:`forward` its chunk of the steps, in the order of ranks, and gets the outputs of
-        it and the state after it. The process with the first chunk reads ``state``. Each runs the backward pass, and
-        gets the gradients of its chunk: sum them over the processes.
+        Each process then gives :meth:`forward` its chunk of the steps, in the order of ranks, and gets the outputs and
+        the state of this chunk. Only the process with the first chunk reads ``state``. All processes have to run the
+        backward pass. Each gets the gradients of its chunk: sum them over the processes.
 
         Args:
             process_group: A group of torch.distributed. None: sequences are whole again.
 
         Raises:
-            ValueError: The layers have recurrent matrices, whose steps follow each other; or the model has members,
-                filters or reads changes, which look beyond a chunk.
+            ValueError: The layers have recurrent matrices, so their steps follow each other. Or the model has members
+                or filters, or reads changes: these look beyond a chunk.
         """
         _, states, scans = CELLS[self.spec["cell"]]
         if not scans or states > 1:

@@ -56,8 +56,8 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
             reset_to: The states that ``reset_mask`` starts again with; they get gradients. One for all rows
                 ``[num_layers, H]``, one for each row ``[num_layers, B, H]``, or one for each step
                 ``[num_layers, B, T, H]``, read at the resets only. For cells with several states, a tuple of them.
-                None: zeros. On a GPU, and in layers with ``proj_size`` or noise, the call cuts the rows at the resets and
-                runs the parts as rows; the host waits for their number on a GPU, except in CUDA graphs and
+                None: zeros. On a GPU, and in layers with ``proj_size`` or noise, the call cuts the rows at the resets
+                and runs the parts as rows. On a GPU the host waits for their number, except in CUDA graphs and
                 ``torch.compile``. It needs ``reset_mask`` and an input with rows; ``lengths`` and ``bidirectional`` are
                 not supported.
 

@@ -198,10 +198,10 @@ void run_windows(const Step& step, const Memory& memory) {
 // Winograd's tiles --------------------------------------------------------------------------------------------------
 
 constexpr Index kTile = 16;  // products for 2 x 2 results of windows of 3 x 3, which take 36 otherwise
-constexpr Index kTileValues =
-    48 << 10;  // of channels and maps at once, for each of kTile: they stay in the second cache
+/// Values of channels and maps at once, for each of kTile: they stay in the second-level cache.
+constexpr Index kTileValues = 48 << 10;
 
-/// Images alone: a stream of frames has the bits of the whole sequence more often.
+/// Of images with at least 8 x 8 results, 16 channels and 16 maps; streams of a few frames at once never have tiles.
 bool is_for_tiles(const Convolution& plan) {
   const Window &h = plan.windows.h, &w = plan.windows.w;
   const bool fits = h.size == 3 && w.size == 3 && h.stride * w.stride * h.dilation * w.dilation * h.up * w.up == 1;

@@ -134,11 +134,12 @@ struct Kernels {
   CellGates::Run custom_gates = nullptr;
 
   void (*multiply)(const Product& job) = nullptr;
-  /// n tiles of Winograd's algorithm, of 4 x 4 inputs: element (r, c) of them is at planes + (r % 2 * 2 + c % 2) *
-  /// plane
-  /// + r / 2 * row + c / 2, and the factors go to `to`, each [n], so far apart.
+  /// Makes the factors of n tiles of Winograd's algorithm from their 4 x 4 inputs. Input (r, c) of the tiles is at
+  /// planes + (r % 2 * 2 + c % 2) * plane + r / 2 * row + c / 2, [n]; their factor (r, c) goes to
+  /// `to` + (4 r + c) * apart, [n].
   void (*to_tiles)(Index n, const float* planes, Index plane, Index row, float* to, Index apart) = nullptr;
-  /// The results of such products: rows upper and lower [2 n], with room for a vector more, plus a bias.
+  /// Makes the results of n tiles from such products and a bias: rows `upper` and `lower` [2 n], with room for one
+  /// vector more.
   void (*from_tiles)(Index n, const float* products, Index apart, float bias, float* upper, float* lower) = nullptr;
   /// Columns that lie side by side in a panel: panels of b [inner, columns] hold a row of so many after the other.
   Index panel_columns = 0;
