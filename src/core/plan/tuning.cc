@@ -102,7 +102,8 @@ std::string work_of(const Problem& problem) {
 std::string work_of(const GpuDenseProblem& problem) {
   return fmt::format("{} {} B={} H={} heads={} {}", key_of(cell_traits(problem.cell)),
                      problem.tf32 ? "tf32" : to_string(problem.storage), problem.rows, problem.hidden, problem.heads,
-                     form_of(problem.backward, problem.ragged, problem.reset));
+                     form_of(problem.backward, problem.ragged, problem.reset)) +
+         (problem.restarts ? " restarts" : "");
 }
 
 std::string work_of(const GpuScanProblem& problem) {

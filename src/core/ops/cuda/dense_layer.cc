@@ -23,7 +23,7 @@ class DenseLayerForward final : public Executable {
         tape_(shape, target),
         input_(shape, target, false, false),
         states_(shape, target),
-        call_(planned_forward(shape, target, input_, tape_)),
+        call_(planned_forward(shape, target, input_, tape_, states_)),
         recurrence_(gpu_of(target), dense_spec(shape, target), call_) {
     if (!shape.projected) product_.emplace(gpu_of(target), input_product(shape, target, input_, target.positions()));
   }
@@ -41,7 +41,8 @@ class DenseLayerForward final : public Executable {
     call_.y.data = address_of(memory, Of::y);
     call_.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih),
                      address_of(memory, Of::bias_hh)};
-    call_.state_in = states_.enter(call, address_of(memory, Of::state_in), entering);
+    call_.state_in = states_.enter_first(call, address_of(memory, Of::state_in), entering);
+    call_.batch.restarts = states_.restarts(address_of(memory, Of::state_in));
     call_.state_out = states_.place(address_of(memory, Of::state_out), leaving);
     if (tape != 0) call_.tape = tape_.at(tape);
     if (shape_.every_state) call_.every_state.data = address_of(memory, Of::states);

@@ -98,7 +98,7 @@ inline cuda::DeviceSequence given_wx(const Recurrence& shape, const Batch& batch
 
 /// A call over all steps, for executables to be made for. A run puts its addresses in the place of the stand-ins.
 inline cuda::DenseForward planned_forward(const Recurrence& shape, const Target& target, const InputMatrix& input,
-                                          const TapePlaces& tape) {
+                                          const TapePlaces& tape, const StateBlocks& states) {
   const Batch batch = planned_batch(target);
   cuda::DenseForward forward;
   forward.batch = dense_batch(target, input.time_first());
@@ -107,6 +107,7 @@ inline cuda::DenseForward planned_forward(const Recurrence& shape, const Target&
   forward.y = sequence_of(planned_sequence(shape), shape.y_strides, batch, shape.hidden);
   forward.weights = {planned_weight(shape, target.dtype), planned_weight(shape, target.master()), 0};
   forward.state_in = forward.state_out = planned_value;
+  forward.batch.restarts = states.restarts(planned_value);
   if (target.has(CallFlag::training)) forward.tape = tape.at(planned_value);
   if (shape.every_state) forward.every_state = other_states(shape, batch, planned_value);
   return forward;

@@ -38,7 +38,9 @@ const cuda::DenseBackward& DenseLayerGradients::enter(const Call& call, const Op
   loop_.drh = tape_.split ? scratch + drh_place() : 0;
   loop_.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
                      gradients_.address(memory, 3, sums)};
-  loop_.state_in = states_.enter(call, address_of(memory, Of::state_in), states);
+  loop_.state_in = states_.enter_first(call, address_of(memory, Of::state_in), states);
+  loop_.batch.restarts = states_.restarts(address_of(memory, Of::state_in));
+  loop_.drestarts = states_.restarts(address_of(memory, Of::dstate_in)).data;
   loop_.dstate_out = states_.enter(call, address_of(memory, Of::dstate_out), states + states_.scratch_bytes());
   loop_.dstate_in = states_.place(address_of(memory, Of::dstate_in), states + 2 * states_.scratch_bytes());
   loop_.dstates.data = address_of(memory, Of::dstates);
@@ -53,7 +55,7 @@ void DenseLayerGradients::finish(const Call& call, const Operands& memory) const
   const DeviceAddress copies = scratch + input_place(), sums = scratch + gradients_place();
   const DeviceAddress dx = address_of(memory, Of::dx);
   recurrence_.run_products(loop_, scratch + loop_place(), counters, stream_of(call));
-  states_.leave(call, address_of(memory, Of::dstate_in), scratch + state_place() + 2 * states_.scratch_bytes());
+  states_.leave_first(call, address_of(memory, Of::dstate_in), scratch + state_place() + 2 * states_.scratch_bytes());
   if (products_) {
     cuda::GradientCall products{.x = input_.place(address_of(memory, Of::x), copies),
                                 .weight = address_of(memory, Of::weight_ih)};
@@ -85,6 +87,8 @@ cuda::DenseBackward DenseLayerGradients::planned() const {
   loop.drh = tape_.split ? planned_value : 0;
   loop.gradients = {gradient, has_bias ? gradient : 0, has_both ? gradient : 0};
   loop.state_in = planned_value;
+  loop.batch.restarts = states_.restarts(planned_value);
+  loop.drestarts = loop.batch.restarts.data;
   if (shape_.every_state) loop.dstates = other_states(shape_, batch, planned_value);
   loop.clip = static_cast<float>(shape_.gradient_clip);
   return loop;

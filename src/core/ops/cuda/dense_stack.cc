@@ -44,7 +44,7 @@ class ChunkedLayer {
         input_(shape, target, false, false),
         states_(shape, target),
         spec_(dense_spec(shape, target)),
-        whole_(planned_forward(shape, target, input_, tape_)),
+        whole_(planned_forward(shape, target, input_, tape_, StateBlocks(shape, target))),
         recurrence_(gpu_of(target), spec_, planned(), plan.plan),
         product_(gpu_of(target), input_product(lowest ? target.steps : chunk_)) {
     std::size_t product_bytes = product_.workspace_bytes();

@@ -121,17 +121,26 @@ StateBlocks::StateBlocks(const Recurrence& shape, const Target& target)
       states_(plan::cell_traits(shape.cell).info.states),
       block_(static_cast<std::size_t>(target.rows * shape.hidden) * size_of(target.master())),
       pitch_(block_ * static_cast<std::size_t>(shape.state_pitch)),
-      copies_(states_ > 1 && shape.state_pitch > 1) {}
+      first_pitch_(pitch_ / static_cast<std::size_t>(target.rows) *
+                   static_cast<std::size_t>(state_rows(shape.restarts, target.rows, target.steps))),
+      has_restarts_(shape.restarts != Restarts::zeros),
+      copies_(states_ > 1 && (shape.state_pitch > 1 || has_restarts_)) {
+  const bool steps = shape.restarts == Restarts::steps;
+  restarts_.state = static_cast<Index>(first_pitch_ / size_of(target.master()));
+  restarts_.row = shape.restarts == Restarts::one ? 0 : steps ? target.steps * shape.hidden : shape.hidden;
+  restarts_.step = steps ? shape.hidden : 0;
+}
 
-cuda::DeviceAddress StateBlocks::enter(const Call& call, cuda::DeviceAddress states,
+cuda::DeviceAddress StateBlocks::enter(const Call& call, cuda::DeviceAddress states, std::size_t pitch,
                                        cuda::DeviceAddress scratch) const {
   if (states == 0 || !copies_) return states;
-  copy(call, states, pitch_, scratch, block_);
+  copy(call, states, pitch, scratch, block_);
   return scratch;
 }
 
-void StateBlocks::leave(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const {
-  if (states != 0 && copies_) copy(call, scratch, block_, states, pitch_);
+void StateBlocks::leave(const Call& call, cuda::DeviceAddress states, std::size_t pitch,
+                        cuda::DeviceAddress scratch) const {
+  if (states != 0 && copies_) copy(call, scratch, block_, states, pitch);
 }
 
 void StateBlocks::copy(const Call& call, cuda::DeviceAddress from, std::size_t from_pitch, cuda::DeviceAddress to,

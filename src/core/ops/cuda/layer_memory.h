@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "backend/cuda/dense/dense.h"
 #include "backend/cuda/pointwise/copy.h"
 #include "backend/cuda/pointwise/residual.h"
 #include "ops/cuda/common.h"
@@ -83,21 +84,42 @@ class StateBlocks {
   /// Returns the bytes of scratch memory for one such set of states.
   std::size_t scratch_bytes() const { return copies_ ? padded(static_cast<std::size_t>(states_) * block_) : 0; }
   /// The states side by side: themselves, or a copy.
-  cuda::DeviceAddress enter(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const;
+  cuda::DeviceAddress enter(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const {
+    return enter(call, states, pitch_, scratch);
+  }
+  /// The same for those before the first step, which states of resets may lie between.
+  cuda::DeviceAddress enter_first(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const {
+    return enter(call, states, first_pitch_, scratch);
+  }
   /// Returns the address that states are written to.
   cuda::DeviceAddress place(cuda::DeviceAddress states, cuda::DeviceAddress scratch) const {
     return states != 0 && copies_ ? scratch : states;
   }
-  void leave(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const;
+  void leave(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const {
+    leave(call, states, pitch_, scratch);
+  }
+  void leave_first(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const {
+    leave(call, states, first_pitch_, scratch);
+  }
+  /// The states of resets behind the first ones, whose address is `states`.
+  cuda::DenseRestarts restarts(cuda::DeviceAddress states) const {
+    cuda::DenseRestarts all = restarts_;
+    all.data = states == 0 || !has_restarts_ ? 0 : states + block_;
+    return all;
+  }
 
  private:
+  cuda::DeviceAddress enter(const Call& call, cuda::DeviceAddress states, std::size_t pitch,
+                            cuda::DeviceAddress scratch) const;
+  void leave(const Call& call, cuda::DeviceAddress states, std::size_t pitch, cuda::DeviceAddress scratch) const;
   void copy(const Call& call, cuda::DeviceAddress from, std::size_t from_pitch, cuda::DeviceAddress to,
             std::size_t to_pitch) const;
 
   cuda::Device* device_;
   Index states_;
-  std::size_t block_, pitch_;  // bytes of one state [B, H], and from one to the next
-  bool copies_;
+  std::size_t block_, pitch_, first_pitch_;  // bytes of one state [B, H], and from one to the next
+  bool has_restarts_, copies_;
+  cuda::DenseRestarts restarts_;
 };
 
 /// Address that stands in for weights and their gradients while a layer is planned.

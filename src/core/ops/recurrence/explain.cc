@@ -93,6 +93,7 @@ plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, cons
   problem.training = target.has(CallFlag::training) && !backward;
   problem.ragged = target.has(CallFlag::lengths) || target.packed > 0, problem.sorted = target.has(CallFlag::sorted);
   problem.reset = target.has(CallFlag::reset), problem.reverse = shape.reverse;
+  problem.restarts = shape.restarts != Restarts::zeros;
   problem.every_state = shape.every_state;
   problem.exact = target.execution.exact && !backward;
   problem.tf32 = target.tf32();

@@ -185,6 +185,7 @@ plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& ta
                                   bool backward) {
   const std::vector<Recurrence>& layers = stack.layers;
   const bool drops = target.has(CallFlag::training) && stack.dropout > 0;
+  if (layers.front().restarts != Restarts::zeros) return {};
   if (target.execution.exact || layers.front().is_scan() || target.has(CallFlag::lengths) || target.packed > 0 || drops)
     return {};
   for (std::size_t l = 1; l < layers.size(); ++l) {

@@ -61,6 +61,10 @@ MakeDenseRule dense_rule_of(DenseAlgorithm algorithm) {
 DenseRule rule_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, const GpuModel& gpu) {
   const bool averages = algorithm != DenseAlgorithm::warpgroup && algorithm != DenseAlgorithm::diagonal;
   std::string refused = averages ? std::string() : means_refusal(problem);
+  if (problem.restarts && algorithm != DenseAlgorithm::cluster && algorithm != DenseAlgorithm::chip) {
+    refused =
+        fmt::format("rows that start again at given states run by cluster and chip, not by {}", to_string(algorithm));
+  }
   if (refused.empty()) return dense_rule_of(algorithm)(problem, gpu);
   return {.name = std::string(to_string(algorithm)), .refused = std::move(refused)};
 }
@@ -197,7 +201,7 @@ GpuDensePlan exact_plan(const GpuDenseProblem& problem, const GpuModel& gpu) {
   constexpr Index rows = 16, steps = 1024;
   GpuDenseProblem same = problem;
   same.rows = rows, same.steps = steps;
-  same.training = same.ragged = same.reset = true;
+  same.training = same.ragged = same.reset = true;  // restarts: as the problem has them
   same.every_state = cell_traits(problem.cell).states() > 1;
   same.sorted = false, same.parts = problem.head_size() == 1 ? 1 : problem.parts;
   const DenseAlgorithm algorithm =

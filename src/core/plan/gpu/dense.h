@@ -36,6 +36,7 @@ struct GpuDenseProblem {
   bool ragged = false;    ///< Rows have different lengths.
   bool sorted = false;    ///< Rows are sorted by decreasing length, and the host knows the number of rows of each step.
   bool reset = false;
+  bool restarts = false;     ///< Resets start again at states of the call, not at zeros.
   bool every_state = false;  ///< Forward: all states except h are written at each step; backward: they have gradients.
   bool clipped = false;      ///< Backward: the gradient from step to step is limited.
   bool reverse = false;

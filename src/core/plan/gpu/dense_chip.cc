@@ -81,7 +81,7 @@ double products_of_tensor_cores(const GpuDenseProblem& problem) {
 class TeamFacts {
  public:
   TeamFacts(const GpuDenseProblem& problem, const GpuModel& gpu)
-      : rows_(problem.rows), heads_(problem.heads), octets_(octets_of_head(problem)), reset_(problem.reset) {
+      : rows_(problem.rows), heads_(problem.heads), octets_(octets_of_head(problem)), problem_(problem) {
     const CellTraits& cell = cell_traits(problem.cell);
     common_.backward = problem.backward;
     common_.of_product = products_of_tensor_cores(problem);
@@ -117,7 +117,7 @@ class TeamFacts {
   TeamCandidate held(const TeamChoice& choice) const {
     TeamCandidate c = split(choice);
     c.resident =
-        resident_tiles(c, other_registers(c, c.other(), reset_, more_registers_, of_further_slot_), registers_);
+        resident_tiles(c, other_registers(c, c.other(), problem_, more_registers_, of_further_slot_), registers_);
     c.shape.resident = std::max(0, c.resident);
     c.shape.stages = most_stages_;
     if (c.shared() > block_bytes_) c.shape.stages = most_stages_ / 2;
@@ -136,7 +136,7 @@ class TeamFacts {
  private:
   TeamCandidate common_;
   Index rows_, heads_, octets_;
-  bool reset_;
+  GpuDenseProblem problem_;
   int registers_ = 0, more_registers_ = 0;
   std::optional<int> of_further_slot_;
   Index block_bytes_ = 0;

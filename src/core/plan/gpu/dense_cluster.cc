@@ -112,7 +112,7 @@ ClusterCandidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gp
   const int more = cell.alive_beyond(kCoveredValues) + cell.learnt * (problem.backward ? 2 : 1);
   // With means, a thread applies the cell to all of its slots at once.
   const int at_once = cell.averages ? cell.alive * (c.slots() - 1) : 0;
-  const int other = other_registers(c, problem.backward ? kBackwardUse : kForwardUse, problem.reset, more) + at_once;
+  const int other = other_registers(c, problem.backward ? kBackwardUse : kForwardUse, problem, more) + at_once;
   const int resident = resident_tiles(c, other, gpu.registers);
   c.shape.resident = std::max(0, resident);
   c.fits_registers = resident >= 0 || !cell.averages;

@@ -23,14 +23,14 @@ constexpr int kCoveredValues = 36;
 /// Returns the number of other registers of a candidate, for its forward or backward pass. `more`: further registers
 /// per unit and row. `further`: registers of each unit and row beyond the first, if fewer than of that.
 template <class Candidate>
-int other_registers(const Candidate& c, const OtherRegisters& of, bool reset, int more,
+int other_registers(const Candidate& c, const OtherRegisters& of, const GpuDenseProblem& problem, int more,
                     std::optional<int> further = std::nullopt) {
   const auto& shape = c.shape;
-  constexpr int of_float_parts = 24, of_reset = 14;
+  constexpr int of_float_parts = 24, of_reset = 14, of_restarts = 12;
   const int tiles = c.tiles_m() * shape.tiles_n();
   const int products = tiles * 4 * shape.chains(tiles) + c.operand_registers();
   const int sums = std::max(products, c.polled_registers()) + of.tile_m * c.tiles_m();
-  const int resets = reset ? of_reset : 0;
+  const int resets = (problem.reset ? of_reset : 0) + (problem.restarts ? of_restarts + 2 * shape.states : 0);
   int slot = more + of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + resets;
   if (c.backward) slot += shape.states + 4 * ((shape.read_pieces() + 7) / 8);
   return of.thread + sums + (shape.bytes == 4 ? of_float_parts : 0) + slot +

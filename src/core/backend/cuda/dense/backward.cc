@@ -11,6 +11,13 @@
 
 namespace penstock::cuda {
 
+namespace {
+
+/// Returns whether the gradient of one state is the sum over all rows.
+bool shares_restarts(const DenseBackward& call) { return call.drestarts != 0 && call.batch.restarts.row == 0; }
+
+}  // namespace
+
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
 DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call)
@@ -46,6 +53,12 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
     sums.alignment = common_alignment(16, {problem_.alignment, sums.columns * size});
     bias_sums_.emplace(device, sums);
   }
+  if (shares_restarts(call)) {
+    restart_sums_.emplace(device, ColumnSums{.storage = plan::Storage::f32,
+                                             .rows = problem_.rows,
+                                             .columns = spec.hidden,
+                                             .alignment = common_alignment(16, {spec.hidden * Index{sizeof(float)}})});
+  }
   if (learnt_of(call.gradients, spec.cell, spec.hidden) != 0) {
     const Index columns = plan::cell_traits(spec.cell).learnt * spec.hidden;
     learnt_sums_.emplace(device, ColumnSums{.storage = plan::Storage::f32,
@@ -65,6 +78,30 @@ Index DenseBackwardExecutable::unit_bytes() const {
   return (gradient_ ? gradient_->unit_pitch() : spec_.hidden) * plan::size_of(spec_.storage);
 }
 
+std::size_t DenseBackwardExecutable::drestarts_bytes() const {
+  if (!restart_sums_) return 0;
+  return padded(static_cast<std::size_t>(plan::cell_traits(spec_.cell).states() * problem_.rows * spec_.hidden) *
+                sizeof(float));
+}
+
+/// Where the loop adds the gradients of restarts, zeros at first: their own place or, for a state of all rows, a share
+/// of each row.
+void DenseBackwardExecutable::set_drestarts(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream,
+                                            DenseBackwardArguments& arguments) const {
+  const DenseRestarts& restarts = call.batch.restarts;
+  if (call.drestarts == 0) return;
+  const Index H = spec_.hidden, rows = problem_.rows, states = plan::cell_traits(spec_.cell).states();
+  const DeviceAddress to = restart_sums_ ? workspace + places().drestarts : call.drestarts;
+  const Index row = restart_sums_ ? H : restarts.row, state = restart_sums_ ? rows * H : restarts.state;
+  for (Index k = 0; k < states; ++k) {
+    const auto offset = static_cast<DeviceAddress>(k * state) * sizeof(float);
+    check(driver().fill_bytes(to + offset, 0, static_cast<std::size_t>(rows * row) * sizeof(float), stream),
+          "clearing gradients of states");
+  }
+  arguments.drestarts = device_pointer<float>(to);
+  arguments.drestart_state = state, arguments.drestart_row = row;
+}
+
 std::size_t DenseBackwardExecutable::loop_bytes() const {
   return steps_ ? steps_->workspace_bytes() : diagonal_ ? diagonal_->workspace_bytes() : loops_->workspace_bytes();
 }
@@ -73,7 +110,8 @@ DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
   const std::size_t matrix = padded(static_cast<std::size_t>(positions_ * unit_bytes()));
   Places at{};
   at.dlearnt = order_.workspace_bytes();
-  at.entering = at.dlearnt + dlearnt_bytes();
+  at.drestarts = at.dlearnt + dlearnt_bytes();
+  at.entering = at.drestarts + drestarts_bytes();
   at.operand = at.entering + (gradient_ ? matrix : 0);
   at.loop = at.operand + (two_phases_ && !diagonal_ ? matrix : 0);
   at.products = at.loop + loop_bytes();
@@ -88,7 +126,8 @@ std::size_t DenseBackwardExecutable::bias_counters_bytes() const {
 }
 
 std::size_t DenseBackwardExecutable::counters_bytes() const {
-  return bias_counters_bytes() + (learnt_sums_ ? padded(learnt_sums_->workspace_bytes()) : 0);
+  return bias_counters_bytes() + (learnt_sums_ ? padded(learnt_sums_->workspace_bytes()) : 0) +
+         (restart_sums_ ? padded(restart_sums_->workspace_bytes()) : 0);
 }
 
 void DenseBackwardExecutable::run_loop(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -100,7 +139,8 @@ void DenseBackwardExecutable::run_loop(const DenseBackward& call, DeviceAddress 
   require(problem.rows == problem_.rows && (whole ? batch.positions() : batch.rows * batch.tape_steps) == positions_ &&
               problem.alignment >= problem_.alignment && problem.ragged == problem_.ragged &&
               problem.sorted == problem_.sorted && problem.reset == problem_.reset &&
-              (problem_.every_state || !problem.every_state) && problem.clipped == problem_.clipped,
+              problem.restarts == problem_.restarts && (problem_.every_state || !problem.every_state) &&
+              problem.clipped == problem_.clipped,
           "the call must have the {} rows, {} positions and alignment of {} bytes that were prepared, and lengths, "
           "resets, gradients of every state and a limit of gradients or none as there",
           problem_.rows, positions_, problem_.alignment);
@@ -135,6 +175,7 @@ void DenseBackwardExecutable::run_loop(const DenseBackward& call, DeviceAddress 
   arguments.dstate_out = device_pointer<const float>(call.dstate_out);
   arguments.dstate_in = device_pointer<float>(call.dstate_in);
   arguments.dstates = dense_tensor(call.dstates, 4);
+  set_drestarts(call, workspace, stream, arguments);
   arguments.clip = call.clip;
   arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
@@ -171,6 +212,14 @@ void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddr
     const DeviceAddress sums = learnt_of(call.gradients, spec_.cell, spec_.hidden);
     require_address(sums, "the gradient of bias_ih");
     learnt_sums_->run(scratch + places().dlearnt, sums, counters + bias_counters_bytes(), stream);
+  }
+  if (restart_sums_ && call.drestarts != 0) {
+    const DeviceAddress sums = counters + counters_bytes() - padded(restart_sums_->workspace_bytes());
+    for (Index k = 0; k < plan::cell_traits(spec_.cell).states(); ++k) {
+      const auto share = static_cast<DeviceAddress>(k * problem_.rows * spec_.hidden) * sizeof(float);
+      const auto state = static_cast<DeviceAddress>(k * call.batch.restarts.state) * sizeof(float);
+      restart_sums_->run(scratch + places().drestarts + share, call.drestarts + state, sums, stream);
+    }
   }
   require((call.gradients.recurrent != 0) == wants_weight_, "the call must have {}, as prepared",
           wants_weight_ ? "a gradient of the recurrent matrix" : "no gradient of the recurrent matrix");

@@ -63,7 +63,7 @@ plan::GpuDenseProblem problem_of(const DenseSpec& spec, const DenseBatch& batch)
   problem.heads = spec.heads;
   problem.ragged = batch.ragged();
   problem.sorted = batch.sorted;
-  problem.reset = batch.reset != 0;
+  problem.reset = batch.reset != 0, problem.restarts = batch.restarts.data != 0;
   problem.reverse = spec.reverse;
   problem.algorithm = spec.algorithm;
   problem.tf32 = spec.tf32;
@@ -118,7 +118,7 @@ class StepsOf {
  public:
   StepsOf(const DenseSpec& spec, const DenseBatch& whole, Index begin, Index steps)
       : spec_(spec), cell_(plan::cell_traits(spec.cell)), batch_(whole), size_(plan::size_of(spec.storage)) {
-    require(!whole.ragged() && begin >= 0 && steps >= 1 && begin + steps <= whole.steps,
+    require(!whole.ragged() && whole.restarts.data == 0 && begin >= 0 && steps >= 1 && begin + steps <= whole.steps,
             "steps {} to {} must be among the {} of rows that have all of them", begin, begin + steps, whole.steps);
     batch_.tape_steps = whole.steps;
     batch_.tape_begin = begin;
@@ -183,6 +183,7 @@ given::DensePass dense_pass(const plan::GpuDenseProblem& problem) {
   return {.tanh_unit = problem.storage == plan::Storage::bf16,
           .descending = problem.reverse,
           .reset = problem.reset,
+          .restarts = problem.restarts,
           .clip = problem.clipped};
 }
 

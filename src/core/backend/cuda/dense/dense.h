@@ -33,6 +33,13 @@ struct DenseSpec {
   std::vector<Index> stage_rows = {};
 };
 
+/// States with which rows start again at resets: state k before step t of row b begins at data + k * state + b * row +
+/// t * step, in floats. Strides of 0 share states. No data: zeros.
+struct DenseRestarts {
+  DeviceAddress data = 0;
+  Index state = 0, row = 0, step = 0;
+};
+
 /// Rows and steps of a batch.
 struct DenseBatch {
   Index rows = 1;             ///< B
@@ -51,6 +58,7 @@ struct DenseBatch {
   Index tape_begin = 0;     ///< The first of these steps among those.
   DeviceAddress reset = 0;  ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
+  DenseRestarts restarts;
 
   bool ragged() const { return lengths != 0 || cu_seqlens != 0; }
   /// Positions (row, step) that have memory.
@@ -103,6 +111,7 @@ struct DenseBackward {
   DeviceAddress state_in = 0;  ///< As of the forward pass; h alone is read.
   DeviceAddress dstate_out = 0;
   DeviceAddress dstate_in = 0;  ///< Written unless 0.
+  DeviceAddress drestarts = 0;  ///< Gradients of DenseBatch::restarts, which lie as those do: written unless 0.
   DeviceSequence dstates;       ///< float [B, T, (S - 1) * H], gradients of DenseForward::every_state; no data: zeros.
   /// The gradient that a step passes to the output before it is limited to -clip .. clip, each element by itself; 0: as
   /// it is.

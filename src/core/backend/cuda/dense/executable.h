@@ -120,13 +120,16 @@ class DenseBackwardExecutable {
  private:
   /// Places of the parts of a workspace.
   struct Places {
-    std::size_t order, dlearnt, entering, operand, loop, products, counters;
+    std::size_t order, dlearnt, drestarts, entering, operand, loop, products, counters;
   };
   Places places() const;
   std::size_t loop_bytes() const;
   std::size_t dlearnt_bytes() const;
   /// Returns the bytes from position to position of what the recurrent matrix was multiplied by.
   Index unit_bytes() const;
+  std::size_t drestarts_bytes() const;
+  void set_drestarts(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream,
+                     fill::DenseBackwardArguments& arguments) const;
   std::size_t bias_counters_bytes() const;
   void run_bias_sums(const DenseBackward& call, DeviceAddress counters, StreamHandle stream) const;
 
@@ -143,7 +146,7 @@ class DenseBackwardExecutable {
   std::optional<DiagonalBackward> diagonal_;  // which makes the gradients of weights and biases as well
   std::optional<DenseLoops> loops_;
   std::optional<RecurrentGradient> gradient_;
-  std::optional<SumColumnsExecutable> bias_sums_, learnt_sums_;  // of positions; of rows
+  std::optional<SumColumnsExecutable> bias_sums_, learnt_sums_, restart_sums_;  // of positions; of rows; of rows
 };
 
 }  // namespace penstock::cuda

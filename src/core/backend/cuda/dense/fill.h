@@ -34,6 +34,9 @@ inline DenseRows dense_rows(const DenseBatch& batch, DeviceAddress order) {
   rows.order = device_pointer<const int>(order);
   rows.reset = device_pointer<const unsigned char>(batch.reset);
   rows.reset_row_stride = batch.reset_row_stride, rows.reset_step_stride = batch.reset_step_stride;
+  rows.restarts = device_pointer<const float>(batch.restarts.data);
+  rows.restart_state = batch.restarts.state;
+  rows.restart_row = batch.restarts.row, rows.restart_step = batch.restarts.step;
   rows.steps = batch.steps;
   rows.rows = static_cast<int>(batch.rows);
   rows.most = std::numeric_limits<int>::max();

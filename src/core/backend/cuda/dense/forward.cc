@@ -64,7 +64,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
       problem.rows == problem_.rows && problem.alignment >= problem_.alignment &&
           problem.training == problem_.training && problem.ragged == problem_.ragged &&
           problem.sorted == problem_.sorted && problem.reset == problem_.reset &&
-          problem.every_state == problem_.every_state,
+          problem.restarts == problem_.restarts && problem.every_state == problem_.every_state,
       "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets, a tape "
       "and every state or none as there",
       problem_.rows, problem_.alignment);

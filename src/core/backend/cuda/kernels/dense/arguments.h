@@ -15,6 +15,9 @@ struct DenseRows {
   const int* order;             // [B] rows by decreasing length, or null: in their own order
   const unsigned char* reset;   // [B, T] or null
   long long reset_row_stride, reset_step_stride;
+  const float* restarts;  // states with which rows start again at resets; null: zeros
+  // Values from state to state of them, from row to row, and from step to step; strides of 0 share states.
+  long long restart_state, restart_row, restart_step;
   long long steps;  // T; packed rows: the steps of all rows together
   int rows;         // B
   // Range of steps, begin .. begin + most, that this call covers in packed rows; the kernel counts them from 0.
@@ -55,7 +58,9 @@ struct DenseBackwardArguments {
   const float* dstate_out;   // [S, B, H] or null for zeros
   float* dstate_in;          // [S, B, H] or null
   DenseTensor dstates;       // float [B, T, S - 1, H]: gradients of the states but h after each step, or null for zeros
-  float clip;                // limit of the gradient that a step passes to the h before it, where there is one
+  float* drestarts;          // to which gradients of rows.restarts are added, or null
+  long long drestart_state, drestart_row;  // as restart_state and restart_row, but no rows share a place
+  float clip;  // limit of the gradient that a step passes to the h before it, where there is one
   int hidden, heads;
   int slices;
 };

@@ -7,7 +7,7 @@
 #include "plan/kernels/dense_tape.h"
 
 constexpr bool kTanhUnit = kPass.all.tanh_unit, kDescending = kPass.all.descending, kReset = kPass.all.reset,
-               kClip = kPass.all.clip;
+               kRestarts = kPass.all.restarts, kClip = kPass.all.clip;
 
 /// The chip's tanh: one instruction instead of five or six.
 PENSTOCK_DEVICE float TanhOfUnit(float x) {

@@ -174,7 +174,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       if (!WarpWorks(s)) continue;
       Real drh[kGates];
       const float through = i > 0 ? Total(sums_at[s], 0, (i - 1) & 1) : 0.0f;
-      slots[s].differentiate(cells[s], through, step, args, dwx[s], drh);
+      slots[s].differentiate(cells[s], through, step, team.head, args, dwx[s], drh);
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
         if (!LaneWorks(s)) continue;

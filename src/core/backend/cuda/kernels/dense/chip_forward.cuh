@@ -48,8 +48,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const int unit = (team.rank * kChip.gathered_pieces(false) + number) * kPieceValues + i % kPieceValues;
     const Row row = Row::of_slot(args.rows, team.slice * kRows + slot, kDescending);
     float h = 0.0f;
-    if (args.state_in != nullptr && number < kChip.gathered_pieces(false) && row.number >= 0 && unit < kHead) {
-      h = args.state_in[(Index)row.number * args.hidden + team.head * kHead + unit];
+    if (number < kChip.gathered_pieces(false) && row.number >= 0 && unit < kHead) {
+      h = FirstOutput(args, row, team.head * kHead + unit);
     }
     KeepOne(shared + ClusterShape::start + i * kBytes, h);
   }
@@ -91,9 +91,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
 #ifdef PENSTOCK_MEANS
-      slots[s].read_input(ring_of(s, step), lane, wx[s]);
+      slots[s].read_input(ring_of(s, step), lane, step, team.head, args, wx[s]);
 #else
-      if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
+      if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, step, team.head, args, wx[s]);
 #endif
     }
   };
@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (WarpWorks(0)) ApplyWithMeans<Rule>(slots, means, wx, step, lane, team.head, args, product, made);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (sends(s) && step + 1 < steps) exchange.send(step + kFirstExchange, sent_at[s], made[s].piece);
+      if (sends(s) && step + 1 < steps) exchange.send(step + kFirstExchange, sent_at[s], made[s].sent);
     }
 #else
     CellForward made[kSlots];
@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
       made[s] = slots[s].apply(wx[s], step, lane, [&](int g) { return Total(sums_at[s], g, step & 1); });
-      if (sends(s) && step + 1 < steps) exchange.send(step + kFirstExchange, sent_at[s], made[s].piece);
+      if (sends(s) && step + 1 < steps) exchange.send(step + kFirstExchange, sent_at[s], made[s].sent);
     }
 #endif
     // Nobody waits for what follows.

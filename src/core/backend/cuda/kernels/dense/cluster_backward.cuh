@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     for (int s = 0; s < kSlots; ++s) {
       if (!works(s)) continue;
       Real drh[kGates];
-      slots[s].differentiate(cells[s], i > 0 ? received(s, 1 - parity) : 0.0f, step, args, dwx[s], drh);
+      slots[s].differentiate(cells[s], i > 0 ? received(s, 1 - parity) : 0.0f, step, head, args, dwx[s], drh);
       if (!inside(s)) continue;
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {

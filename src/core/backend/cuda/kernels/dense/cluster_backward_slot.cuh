@@ -204,10 +204,12 @@ struct Slot {
     }
     float h = read(ring, lane % 8, Inputs::h);
     if (!HasOutputBefore(args.rows, step)) h = ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
-    cell.prev[0] = Real(reset ? 0.0f : h);
+    if (reset) h = place.exists ? RestartState(args.rows, place.row, step, 0, head * kHead + place.unit) : 0.0f;
+    cell.prev[0] = Real(h);
 #pragma unroll
     for (int k = 1; k < kStates; ++k) {
-      cell.prev[k] = Real(reset ? 0.0f : read(ring, lane % 8, Inputs::states + k - 1));
+      // What entered after a reset is on the tape, too.
+      cell.prev[k] = Real(reset && !kRestarts ? 0.0f : read(ring, lane % 8, Inputs::states + k - 1));
       cell.dstates[k] = 0.0f;
     }
     if constexpr (kEveryState) {
@@ -230,26 +232,43 @@ struct Slot {
   }
 #endif
 
-  /// Returns the gradient that a step passes on to the h before it; `through`: its part that flows through R.
-  __device__ __forceinline__ float passed_on(float through, int step, const DenseBackwardArguments& args) const {
-    const float all = carried[0] + (IsSet(reset_after) ? 0.0f : through);
-    return step < place.row.length ? Clipped(all, args.clip) : all;
+  /// Returns the gradient that a step passes on to the h before it; `through`: its part that flows through R. At a
+  /// reset, that of the h with which the row started again is added up, and nothing passes.
+  __device__ __forceinline__ float passed_on(float through, int step, int head,
+                                             const DenseBackwardArguments& args) const {
+    const bool reset = IsSet(reset_after);
+    const float all = carried[0] + (reset && !kRestarts ? 0.0f : through);
+    const float passed = step < place.row.length ? Clipped(all, args.clip) : all;
+    if (!kRestarts || !reset) return passed;
+    add_restart(passed, 0, step, head, args);
+    return 0.0f;
+  }
+
+  /// Adds to the gradient of state k with which the row started again before a step.
+  __device__ __forceinline__ void add_restart(float gradient, int k, int step, int head,
+                                              const DenseBackwardArguments& args) const {
+    if (args.drestarts == nullptr || !place.exists) return;
+    args.drestarts[k * args.drestart_state + place.row.number * args.drestart_row +
+                   place.row.time(step, kDescending) * args.rows.restart_step + head * kHead + place.unit] += gradient;
   }
 
   /// Finds the gradients of the states after a step.
-  __device__ __forceinline__ void enter(const CellBackward& cell, float through, int step,
+  __device__ __forceinline__ void enter(const CellBackward& cell, float through, int step, int head,
                                         const DenseBackwardArguments& args, Real (&dnext)[kStates]) const {
-    dnext[0] = Real(passed_on(through, step + 1, args) + cell.dy);
+    dnext[0] = Real(passed_on(through, step + 1, head, args) + cell.dy);
 #pragma unroll
     for (int k = 1; k < kStates; ++k) dnext[k] = Real(kEveryState ? carried[k] + cell.dstates[k] : carried[k]);
   }
 
   /// Takes the gradients of the states before a step, and clears those of gates if the row has no such step.
-  __device__ __forceinline__ void leave(const Real (&dprev)[kStates], int step, Real (&drh)[kGates]) {
+  __device__ __forceinline__ void leave(const Real (&dprev)[kStates], int step, int head,
+                                        const DenseBackwardArguments& args, Real (&drh)[kGates]) {
     const bool live = step < place.row.length, reset = IsSet(reset_flag);
 #pragma unroll
     for (int k = 0; k < kStates; ++k) {
-      if (live) carried[k] = reset ? 0.0f : dprev[k].value;
+      const bool here = k == 0 && kRestarts;  // h waits for what flows through R: passed_on()
+      if (live) carried[k] = reset && !here ? 0.0f : dprev[k].value;
+      if (kRestarts && live && reset && !here) add_restart(dprev[k].value, k, step, head, args);
     }
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
@@ -258,11 +277,11 @@ struct Slot {
   }
 #ifndef PENSTOCK_MEANS
   /// The cell's backward pass. `through`: what flows through R of the step after this one.
-  __device__ __forceinline__ void differentiate(const CellBackward& cell, float through, int step,
+  __device__ __forceinline__ void differentiate(const CellBackward& cell, float through, int step, int head,
                                                 const DenseBackwardArguments& args, Real (&dwx)[kGates],
                                                 Real (&drh)[kGates]) {
     Real dnext[kStates], dprev[kStates], of_learnt[Learnt::places];
-    enter(cell, through, step, args, dnext);
+    enter(cell, through, step, head, args, dnext);
     if (kApplies) {
       DenseCell::backward<Rule>(cell.save, cell.prev, learnt, dnext, of_learnt, dwx, drh, dprev);
       if (step < place.row.length) dlearnt.add(of_learnt);
@@ -270,7 +289,7 @@ struct Slot {
       for (int g = 0; g < kGates; ++g) dwx[g] = drh[g] = dnext[0] * cell.save[0];
       for (int k = 0; k < kStates; ++k) dprev[k] = dnext[k];
     }
-    leave(dprev, step, drh);
+    leave(dprev, step, head, args, drh);
   }
 #endif
 
@@ -312,7 +331,7 @@ struct Slot {
     if constexpr (DenseCell::split) ClearPadding(args.drh, p, head, kGates, gate_stride);
     if (p.exists) dlearnt.add_to(args.dlearnt, p.row.number, args.hidden, head * kHead + p.unit);
     if (args.dstate_in == nullptr || !p.exists) return;
-    carried[0] = passed_on(through(), 0, args);
+    carried[0] = passed_on(through(), 0, head, args);
 #pragma unroll
     for (int i = 0; i < kStates; ++i) {
       args.dstate_in[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] = carried[i];

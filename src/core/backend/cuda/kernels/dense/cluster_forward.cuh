@@ -65,9 +65,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     const int slot = i / kPieceValues % kRows, unit = i / kPieceValues / kRows * kPieceValues + i % kPieceValues;
     const Row row = Row::of_slot(args.rows, slice * kRows + slot, kDescending);
     float h = 0.0f;
-    if (args.state_in != nullptr && row.number >= 0 && unit < kHead && !ResetsAt(args.rows, row, 0)) {
-      h = args.state_in[(Index)row.number * args.hidden + head * kHead + unit];
-    }
+    if (row.number >= 0 && unit < kHead) h = FirstOutput(args, row, head * kHead + unit);
     KeepOne(shared + ClusterShape::start + i * kBytes, h);
   }
 
@@ -172,9 +170,9 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
 #ifdef PENSTOCK_MEANS
-      slots[s].read_input(ring_of(s, step), lane, wx[s]);
+      slots[s].read_input(ring_of(s, step), lane, step, head, args, wx[s]);
 #else
-      if (works(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
+      if (works(s)) slots[s].read_input(ring_of(s, step), lane, step, head, args, wx[s]);
 #endif
     }
     if (step > 0) {
@@ -205,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     if (works(0)) ApplyWithMeans<Rule>(slots, means, wx, step, lane, head, args, product, made);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (kExchanges && inside(s) && step + 1 < steps) send(s, made[s].piece, 1 - parity);
+      if (kExchanges && inside(s) && step + 1 < steps) send(s, made[s].sent, 1 - parity);
     }
 #else
     CellForward made[kSlots];
@@ -219,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
         for (int i = 1; i < kParts; ++i) sum += p[g * kBlockFloats + i * kWarpFloats];
         return sum;
       });
-      if (kExchanges && inside(s) && step + 1 < steps) send(s, made[s].piece, 1 - parity);
+      if (kExchanges && inside(s) && step + 1 < steps) send(s, made[s].sent, 1 - parity);
     }
 #endif
     // Nobody waits for what follows.

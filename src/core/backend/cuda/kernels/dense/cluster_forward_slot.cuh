@@ -49,6 +49,8 @@ struct ForwardStrides {
 struct CellForward {
   float kept[kGates], entered[kStates];  // for the backward pass
   uint4 piece;                           // of h of the block, as ShareValues() gives it
+  uint4 sent;                            // of h with which the next step starts
+  float after[kStates];                  // the states after the step, where a reset may change what follows
 };
 
 /// Pieces of the gates of a block of units that a lane moves: more than one of five gates of floats.
@@ -66,7 +68,8 @@ struct Slot {
   char* y;         // of the step at hand, as `sums` and `states`
   char* sums;
   char* states;
-  int reset_flag;  // of the step at hand
+  int reset_flag;          // of the step at hand; with given states, of the one after it
+  float restart[kStates];  // with which that step starts then
 
   __device__ __forceinline__ void init(const DenseForwardArguments& args, int head) {
     const Row& row = place.row;
@@ -79,10 +82,15 @@ struct Slot {
     if (args.states.data != nullptr) {
       states = row.at(args.states, 0, kDescending) + (Index)(head * kHead + place.unit) * 4;
     }
-    reset_flag = ResetFlag(args.rows, row, 0);
+    reset_flag = ResetFlag(args.rows, row, kRestarts ? 1 : 0);
     learnt.read(args.learnt, args.hidden, head * kHead + place.unit, place.exists);
 #pragma unroll
-    for (int i = 0; i < kStates; ++i) state[i] = ReadState(args.state_in, i, place, args.rows.rows, args.hidden, head);
+    for (int i = 0; i < kStates; ++i) {
+      state[i] = ReadState(args.state_in, i, place, args.rows.rows, args.hidden, head);
+      if (kRestarts && place.exists && ResetsAt(args.rows, row, 0)) {
+        state[i] = RestartState(args.rows, row, 0, i, head * kHead + place.unit);
+      }
+    }
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       const Index at = (Index)g * args.hidden + head * kHead + place.unit;
@@ -110,10 +118,33 @@ struct Slot {
     wx += stride;
   }
 
-  /// W x of a step, which fetch() has laid there.
-  __device__ __forceinline__ void read_input(const char* ring, int lane, Real (&wx)[kGates]) const {
+  /// W x of a step, which fetch() has laid there. Starts to load the states of a reset after the step.
+  __device__ __forceinline__ void read_input(const char* ring, int lane, int step, int head,
+                                             const DenseForwardArguments& args, Real (&wx)[kGates]) {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) wx[g] = Real(LoadOne(ring + (g * 8 + lane % 8) * kBytes) + bias_ih[g]);
+    if constexpr (kRestarts) {
+      const bool wanted = IsSet(reset_flag) && place.exists;
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) {
+        restart[i] = wanted ? RestartState(args.rows, place.row, step + 1, i, head * kHead + place.unit) : 0.0f;
+      }
+    }
+  }
+
+  /// Takes the states that the cell has made or, before a reset, those with which the next step starts.
+  __device__ __forceinline__ void leave(const Real (&next)[kStates], int step, int lane, CellForward& result) {
+    const bool live = step < place.row.length;
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) result.after[i] = state[i] = live ? next[i].value : state[i];
+    result.sent = result.piece = ShareValues<Storage>(state[0], lane);
+    if constexpr (kRestarts) {
+      const bool restarts = IsSet(reset_flag);
+      if (!__any_sync(0xffffffffu, restarts)) return;
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) state[i] = restarts ? restart[i] : state[i];
+      result.sent = ShareValues<Storage>(state[0], lane);
+    }
   }
 
   /// Fills in what the cell reads, and what the backward pass needs of it.
@@ -121,7 +152,7 @@ struct Slot {
   __device__ __forceinline__ CellForward enter(const Real (&wx)[kGates], const Product& product, Real (&rh)[kGates],
                                                Real (&prev)[kStates]) const {
     CellForward result;
-    const bool reset = IsSet(reset_flag);
+    const bool reset = !kRestarts && IsSet(reset_flag);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       rh[g] = Real((reset ? 0.0f : product(g)) + bias_hh[g]);
@@ -132,14 +163,6 @@ struct Slot {
       result.entered[i] = reset ? 0.0f : state[i], prev[i] = Real(result.entered[i]);
     }
     return result;
-  }
-
-  /// Takes the states that the cell has made.
-  __device__ __forceinline__ void leave(const Real (&next)[kStates], int step, int lane, CellForward& result) {
-    const bool live = step < place.row.length;
-#pragma unroll
-    for (int i = 0; i < kStates; ++i) state[i] = live ? next[i].value : state[i];
-    result.piece = ShareValues<Storage>(state[0], lane);
   }
 
 #ifdef PENSTOCK_MEANS
@@ -172,7 +195,7 @@ struct Slot {
       if constexpr (kWhole) {
         if (lane % (8 / kPieces) == 0) StorePiece(y, made.piece);
       } else {
-        StoreOne(y, state[0]);
+        StoreOne(y, made.after[0]);
       }
     }
     y += strides.y;
@@ -184,10 +207,10 @@ struct Slot {
       if (live) {
         float* const to = every_state(place, step, head, args);
 #pragma unroll
-        for (int i = 1; i < kStates; ++i) __stcs(to + (Index)(i - 1) * args.hidden, state[i]);
+        for (int i = 1; i < kStates; ++i) __stcs(to + (Index)(i - 1) * args.hidden, made.after[i]);
       }
     }
-    if constexpr (kReset) reset_flag = ResetFlag(args.rows, place.row, step + 1);
+    if constexpr (kReset) reset_flag = ResetFlag(args.rows, place.row, step + (kRestarts ? 2 : 1));
   }
 
   /// Writes zeros beyond the row's length and the last states; call it after the last step. `p` is this slot's place.

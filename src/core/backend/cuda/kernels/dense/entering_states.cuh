@@ -1,6 +1,6 @@
 // The outputs that entered each step, what the recurrent matrix was multiplied by, as one matrix [P, H] for the
-// gradient of that matrix: y of the step before; before the first step the initial state; zeros after a reset and
-// beyond lengths.
+// gradient of that matrix: y of the step before; before the first step the initial state; what a reset puts in
+// its place; zeros beyond lengths.
 //
 // Constants: Storage, kDescending, kVector (channels of a thread), kThreads.
 
@@ -18,16 +18,24 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const int step = (int)(at / groups), channel = (int)(at % groups) * kVector;
     const Index channel_bytes = (Index)channel * Storage::bytes;
     Values value = Values::zero();
-    bool forgets = step >= row.length;
-    if (!forgets && args.rows.reset != nullptr) {
-      forgets = args.rows.reset[row.memory * args.rows.reset_row_stride +
-                                row.time(step, kDescending) * args.rows.reset_step_stride] != 0;
+    const bool exists = step < row.length;
+    bool reset = false;
+    if (exists && args.rows.reset != nullptr) {
+      reset = args.rows.reset[row.memory * args.rows.reset_row_stride +
+                              row.time(step, kDescending) * args.rows.reset_step_stride] != 0;
     }
-    if (!forgets && step > 0) {
+    const float* state = nullptr;  // from which h enters, unless it is an output
+    if (reset && args.rows.restarts != nullptr) {
+      state = args.rows.restarts + row.number * args.rows.restart_row +
+              row.time(step, kDescending) * args.rows.restart_step + channel;
+    } else if (!reset && step == 0 && args.state_in != nullptr) {
+      state = args.state_in + (Index)row.number * args.hidden + channel;
+    }
+    if (exists && !reset && step > 0) {
       value = Values::read(row.at(args.y, step - 1, kDescending) + channel_bytes);
-    } else if (!forgets && args.state_in != nullptr) {
+    } else if (exists && state != nullptr) {
       float first[kVector];
-      for (int i = 0; i < kVector; ++i) first[i] = args.state_in[(Index)row.number * args.hidden + channel + i];
+      for (int i = 0; i < kVector; ++i) first[i] = state[i];
       value = Values::of(first);
     }
     value.store(row.at(args.entering, step, kDescending) + channel_bytes);

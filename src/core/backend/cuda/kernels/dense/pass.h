@@ -7,7 +7,8 @@
 struct DensePass {
   int tanh_unit;   ///< Gates by the chip's own tanh: 2^-11 off at worst, where neighbouring bfloat16s are 2^-9 apart.
   int descending;  ///< The recurrence starts at the last step of a row.
-  int reset;       ///< A mask clears states.
+  int reset;       ///< A mask says where states start again.
+  int restarts;    ///< With states that the call gives; else with zeros.
   int clip;        ///< Backward: gradients that pass from step to step have a limit.
 };
 
