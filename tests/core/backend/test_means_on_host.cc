@@ -70,6 +70,17 @@ std::vector<Units<Var>> norm_lstm(const std::vector<Units<Var>>& wx, const std::
   return {h, c};
 }
 
+std::vector<Units<Var>> lstm(const std::vector<Units<Var>>& wx, const std::vector<Units<Var>>& rh,
+                             const std::vector<Units<Var>>& prev, const std::vector<Units<Var>>&) {
+  Units<Var> h, c;
+  for (std::size_t u = 0; u < wx[0].size(); ++u) {
+    const auto gate = [&](std::size_t g) { return wx[g][u] + rh[g][u]; };
+    c.push_back(sigmoid(gate(1)) * prev[1][u] + sigmoid(gate(0)) * oracle::tanh(gate(2)));
+    h.push_back(sigmoid(gate(3)) * oracle::tanh(c[u]));
+  }
+  return {h, c};
+}
+
 /// A GRU whose gates are divided by the root of the mean of their squares, after a mean that no square follows: means
 /// of means, and a cell of one state.
 test::WrittenCell written_root_gru() {
@@ -111,6 +122,8 @@ struct Case {
   bool ragged = false, reverse = false, root = false;
   bool sampled = false;  // compiled in every run of the tests
   bool joined = false;   // one block of the chip joins each row, as it does only where parts are many
+  bool lstm = false;     // without means
+  Restarts restarts = Restarts::zeros;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -121,17 +134,17 @@ class MeansOnHost : public testing::TestWithParam<Case> {
  protected:
   const Case& c = GetParam();
   test::WrittenCell written = c.root ? written_root_gru() : test::written_norm_lstm();
-  std::string cell{define_cell(written.definition, written.equations).name};
-  Step step = c.root ? Step(root_gru) : Step(norm_lstm);
+  std::string cell{c.lstm ? "lstm" : define_cell(written.definition, written.equations).name};
+  Step step = c.root ? Step(root_gru) : c.lstm ? Step(lstm) : Step(norm_lstm);
   const plan::CellTraits& traits = plan::cell_traits(cell);
   Index G = traits.gates(), S = traits.states(), K = traits.learnt, D = c.head, H = c.heads * c.head;
   Index B = c.rows, T = c.steps, bytes = size_of(c.storage);
   Random random{11};
   std::vector<long long> lengths;
   std::vector<unsigned char> resets;
-  Doubles wx, recurrent, bias_ih, bias_hh, learnt, state_in, dy, dstate;
+  Doubles wx, recurrent, bias_ih, bias_hh, learnt, state_in, restarts, dy, dstate;
   struct Wanted {
-    Doubles y, state, dwx, drh, dlearnt, dstate_in;
+    Doubles y, state, dwx, drh, dlearnt, dstate_in, drestarts;
   } want;
 
   double rounded(double value, bool stored) const {
@@ -157,10 +170,15 @@ class MeansOnHost : public testing::TestWithParam<Case> {
     recurrent = numbers(c.heads * G * D * D, 1.5 / std::sqrt(static_cast<double>(D)), true);
     bias_ih = numbers(G * H, 0.5, false), bias_hh = numbers(G * H, 0.5, false);
     learnt = numbers(K * H, 1, false);
-    state_in = numbers(S * B * H, 1, true);
+    state_in = numbers(S * B * H, 1, true), restarts = numbers(S * others() * H, 1, true);
     dy = numbers(B * T * H, 1, true), dstate = numbers(S * B * H, 1, false);
     solve();
   }
+
+  /// States of resets.
+  Index others() const { return state_rows(c.restarts, B, T) - B; }
+  Index restart_row() const { return c.restarts == Restarts::one ? 0 : c.restarts == Restarts::rows ? H : T * H; }
+  Index restart_step() const { return c.restarts == Restarts::steps ? H : 0; }
 
   /// Positions in the order of the recurrence.
   Index time(Index b, Index t) const { return c.reverse ? lengths[static_cast<std::size_t>(b)] - 1 - t : t; }
@@ -173,12 +191,12 @@ class MeansOnHost : public testing::TestWithParam<Case> {
       for (const double v : values) of.push_back(tape.leaf(v));
       return of;
     };
-    const Units<Var> x = leaves(wx), p = leaves(learnt), first = leaves(state_in);
+    const Units<Var> x = leaves(wx), p = leaves(learnt), first = leaves(state_in), again = leaves(restarts);
     const Units<Var> zero = leaves(Doubles(wx.size(), 0.0));  // what R h is added to: its gradient is that of R h
     Var loss(0.0);
     want.y.assign(dy.size(), 0.0), want.state.resize(dstate.size());
     for (Index b = 0; b < B; ++b) {
-      for (Index k = 0; k < c.heads; ++k) run_row(b, k, x, zero, p, first, loss);
+      for (Index k = 0; k < c.heads; ++k) run_row(b, k, x, zero, p, first, again, loss);
     }
     const Doubles all = tape.sweep(loss);
     const auto of = [&](const Units<Var>& nodes) {
@@ -187,10 +205,11 @@ class MeansOnHost : public testing::TestWithParam<Case> {
       return gradient;
     };
     want.dwx = of(x), want.drh = of(zero), want.dlearnt = of(p), want.dstate_in = of(first);
+    want.drestarts = of(again);
   }
 
   void run_row(Index b, Index k, const Units<Var>& x, const Units<Var>& zero, const Units<Var>& p,
-               const Units<Var>& first, Var& loss) {
+               const Units<Var>& first, const Units<Var>& again, Var& loss) {
     const auto at = [](const Units<Var>& of, Index i) { return of[static_cast<std::size_t>(i)]; };
     std::vector<Units<Var>> state(static_cast<std::size_t>(S)), vectors(static_cast<std::size_t>(K));
     for (Index u = 0; u < D; ++u) {
@@ -201,7 +220,11 @@ class MeansOnHost : public testing::TestWithParam<Case> {
     for (Index t = 0; t < lengths[static_cast<std::size_t>(b)]; ++t) {
       const Index position = b * T + time(b, t);
       if (resets[static_cast<std::size_t>(position)] != 0) {
-        for (Units<Var>& s : state) s.assign(s.size(), Var(0.0));
+        for (Index i = 0; i < S * D; ++i) {
+          const Index restart = b * restart_row() + time(b, t) * restart_step() + k * D + i % D;
+          state[static_cast<std::size_t>(i / D)][static_cast<std::size_t>(i % D)] =
+              again.empty() ? Var(0.0) : at(again, i / D * others() * H + restart);
+        }
       }
       std::vector<Units<Var>> of_x(static_cast<std::size_t>(G)), of_h(static_cast<std::size_t>(G));
       for (Index g = 0; g < G; ++g) {
@@ -284,15 +307,18 @@ class MeansOnHost : public testing::TestWithParam<Case> {
     problem.rows = B, problem.steps = T, problem.hidden = H, problem.heads = c.heads;
     problem.backward = backward, problem.training = !backward;
     problem.ragged = problem.reset = c.ragged, problem.reverse = c.reverse;
+    problem.restarts = c.restarts != Restarts::zeros;
     problem.alignment = static_cast<int>(std::min<Index>(16, (D * bytes) & -(D * bytes)));
     problem.algorithm = c.algorithm;
     return problem;
   }
-  fill::DenseRows rows() const {
+  fill::DenseRows rows(const std::vector<float>& again) const {
     fill::DenseRows rows{};
     rows.lengths = c.ragged ? lengths.data() : nullptr;
     rows.reset = c.ragged ? resets.data() : nullptr;
     rows.reset_row_stride = T, rows.reset_step_stride = 1;
+    if (!again.empty()) rows.restarts = again.data();
+    rows.restart_state = others() * H, rows.restart_row = restart_row(), rows.restart_step = restart_step();
     rows.steps = T, rows.rows = static_cast<int>(B), rows.most = std::numeric_limits<int>::max();
     return rows;
   }
@@ -343,6 +369,7 @@ TEST_P(MeansOnHost, AreThoseOfTheEquations) {
   if (IsSkipped()) return;
   Bytes x = stored(wx), matrix = stored(recurrent), out = room(B * T * H), sums = room(B * T * G * H);
   std::vector<float> ih = floats(bias_ih), hh = floats(bias_hh), vectors = floats(learnt), first = floats(state_in);
+  const std::vector<float> again = floats(restarts);
   std::vector<float> last(static_cast<std::size_t>(S * B * H), NAN);
   const Index taped = (S - 1) * H + c.heads * plan::taped_floats(traits);
   std::vector<float> states(static_cast<std::size_t>(B * T * taped), NAN);
@@ -350,7 +377,7 @@ TEST_P(MeansOnHost, AreThoseOfTheEquations) {
   const plan::GpuDenseProblem forward = problem(false);
   const plan::GpuDensePlan forward_plan = plan_gpu_dense(forward, test::chip(90));
   fill::DenseForwardArguments f{};
-  f.rows = rows();
+  f.rows = rows(again);
   f.wx = tensor(x, G * H), f.y = tensor(out, H), f.sums = tensor(sums, G * H);
   f.recurrent = matrix.data(), f.bias_ih = ih.data(), f.bias_hh = hh.data(), f.learnt = vectors.data();
   f.state_in = first.data(), f.state_out = last.data(), f.states = float_tensor(states, taped);
@@ -369,14 +396,25 @@ TEST_P(MeansOnHost, AreThoseOfTheEquations) {
   b.dy = tensor(dout, H), b.dwx = tensor(dx, G * H), b.drh = tensor(dh, G * H);
   b.recurrent = f.recurrent, b.bias_ih = f.bias_ih, b.learnt = f.learnt, b.dlearnt = dvectors.data();
   b.state_in = f.state_in, b.dstate_out = dlast.data(), b.dstate_in = dfirst.data();
+  // The share of each row in the gradient of a state of all rows.
+  const bool shared = c.restarts == Restarts::one;
+  std::vector<float> dagain(again.size() * static_cast<std::size_t>(shared ? B : 1));
+  if (!dagain.empty()) b.drestarts = dagain.data();
+  b.drestart_state = (shared ? B : others()) * H, b.drestart_row = shared ? H : restart_row();
   b.hidden = f.hidden, b.heads = f.heads, b.slices = static_cast<int>(backward_plan.slices);
   run<fill::DenseChipBackwardArguments>(backward, backward_plan, 2, b);
   expect_close("dwx", of_steps(read(dx, B * T * G * H), want.dwx, G * H), want.dwx, allowed(true));
   expect_close("drh", of_steps(read(dh, B * T * G * H), want.drh, G * H), want.drh, allowed(true));
   expect_close("dstate_in", {dfirst.begin(), dfirst.end()}, want.dstate_in, allowed(true));
+  Doubles drestarts(again.size());
+  for (Index i = 0; i < static_cast<Index>(dagain.size()); ++i) {
+    drestarts[static_cast<std::size_t>(shared ? i / (B * H) * H + i % H : i)] +=
+        static_cast<double>(dagain[static_cast<std::size_t>(i)]);
+  }
+  expect_close("drestarts", drestarts, want.drestarts, allowed(true));
   Doubles of_rows(static_cast<std::size_t>(K * H));
   for (std::size_t i = 0; i < dvectors.size(); ++i) of_rows[i % of_rows.size()] += static_cast<double>(dvectors[i]);
-  expect_close("dlearnt", of_rows, want.dlearnt, allowed(true));
+  if (K > 0) expect_close("dlearnt", of_rows, want.dlearnt, allowed(true));
 }
 
 std::vector<Case> cases() {
@@ -398,6 +436,17 @@ std::vector<Case> cases() {
       {"chip_33_reverse", chip, Storage::f32, 33, 1, 9, 4, true, true, true},
       {"chip_96_joined", chip, Storage::f32, 96, 2, 5, 4, true, false, false, false, true},
       {"chip_33_joined", chip, Storage::bf16, 33, 1, 9, 4, true, true, true, false, true},
+      {"cluster_restarts_of_steps", cluster, Storage::f32, 33, 2, 5, 5, true, false, false, true, false, true,
+       Restarts::steps},
+      {"cluster_restarts_of_rows", cluster, Storage::bf16, 96, 1, 5, 5, true, true, false, false, false, true,
+       Restarts::rows},
+      {"cluster_restarts_with_means", cluster, Storage::f32, 40, 1, 5, 5, true, false, true, false, false, false,
+       Restarts::one},
+      {"chip_restarts_of_one", chip, Storage::f32, 96, 1, 5, 5, true, false, false, true, false, true, Restarts::one},
+      {"chip_restarts_of_steps", chip, Storage::bf16, 200, 1, 5, 6, true, true, false, false, false, true,
+       Restarts::steps},
+      {"chip_restarts_with_means", chip, Storage::f32, 33, 1, 5, 5, true, true, true, false, false, false,
+       Restarts::rows},
       {"cluster_256_rows", cluster, Storage::bf16, 256, 1, 16, 2},
   };
 }
