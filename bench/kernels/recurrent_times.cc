@@ -1,7 +1,8 @@
 // Times of whole recurrent layers on a GPU, input products and gradients of all weights included, through the public
 // RecurrentProgram; each is checked in the same run against the oracle:
-//   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged|diagonal|heads-N]] ...]
-//                       ragged: lengths uniform in 1..T; diagonal: H heads; heads-N: N heads
+//   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged|diagonal|heads-N|reset-R]] ...]
+//                       ragged: lengths uniform in 1..T; diagonal: H heads; heads-N: N heads; reset-R: 3 % of the
+//                       steps reset their row to R: zeros, one state, one of its own (rows), or one a step (steps)
 // DTYPE tf32 is f32 whose products may round their factors.
 // CELL may be own-lstm, own-gru, own-slstm or own-mingru: the cell as a program defines it, to be compared with
 // Penstock's own in the same run. own-peephole, own-norm-lstm and own-norm-peephole are checked against Penstock's
@@ -36,7 +37,8 @@ struct Layers {
   DType type = DType::f16;
   Storage storage = Storage::f16;
   Index rows = 1, steps = 1;
-  bool ragged = false, tf32 = false;
+  bool ragged = false, tf32 = false, reset = false;
+  penstock::Restarts restarts = penstock::Restarts::zeros;
 };
 
 /// Defines the cell that own-lstm and others name. Returns the name of the cell of the list with the same equations.
@@ -77,6 +79,10 @@ Layers parse(const std::string& text) {
   of.oracle_cell = define_own(cell);
   of.ragged = more == std::string("ragged");
   if (more == std::string("diagonal")) of.spec.heads = hidden;
+  constexpr const char* names[] = {"reset-zeros", "reset-one", "reset-rows", "reset-steps"};
+  for (int i = 0; i < 4; ++i) {
+    if (more == std::string(names[i])) of.reset = true, of.restarts = static_cast<penstock::Restarts>(i);
+  }
   long long heads = 0;
   if (std::sscanf(more, "heads-%lld", &heads) == 1) of.spec.heads = heads;
   return of;
@@ -89,7 +95,8 @@ class Run {
       : of_(layers), stream_(stream), x_values_(random_pattern(1, -1, 1, of_.storage)) {
     form_.dtype = form_.weights = of_.type;
     form_.rows = of_.rows, form_.steps = of_.steps;
-    form_.flags.set(penstock::CallFlag::lengths, of_.ragged);
+    form_.flags.set(penstock::CallFlag::lengths, of_.ragged).set(penstock::CallFlag::reset, of_.reset);
+    form_.restarts = of_.restarts;
     context_.execution.device = penstock::Device::cuda();
     if (of_.tf32) context_.execution.precision = penstock::Precision::tf32;
     context_.stream = stream.handle();
@@ -107,6 +114,7 @@ class Run {
     workspace_ = room(std::max(inference_->workspace_bytes(), training_->workspace_bytes()));
     tape_ = room(training_->tape_bytes());
     put_lengths();
+    put_resets();
   }
 
   void infer() const { inference_->forward(context_, forward_call()); }
@@ -116,6 +124,7 @@ class Run {
     call.weights = weights_;
     call.batch = batch_;
     call.x = x_, call.y = y_, call.dy = dy_, call.dx = dx_;
+    call.state_in = states_, call.dstate_in = dstates_;
     call.gradients = gradients_;
     call.workspace = workspace_;
     call.tape = tape_;
@@ -186,6 +195,7 @@ class Run {
     call.weights = weights_;
     call.batch = batch_;
     call.x = x_, call.y = y_;
+    call.state_in = states_;
     call.workspace = workspace_;
     call.tape = tape_;
     return call;
@@ -225,6 +235,31 @@ class Run {
     batch_ = {.rows = of_.rows, .steps = of_.steps};
     if (of_.ragged) batch_.lengths = static_cast<const Index*>(lengths.data);
   }
+  /// States of resets are random, those before the first step zeros. The last row, which the oracle runs, has none.
+  void put_resets() {
+    if (!of_.reset) return;
+    penstock::Random random(4);
+    std::vector<std::uint8_t> resets;
+    for (Index i = 0; i < of_.rows * of_.steps; ++i) {
+      resets.push_back(random.uniform() < 0.03 && i / of_.steps + 1 < of_.rows ? 1 : 0);
+    }
+    const penstock::Memory mask = room(resets.size());
+    buffers_.back().upload(resets.data(), mask.bytes);
+    batch_.reset = static_cast<const std::uint8_t*>(mask.data), batch_.restarts = of_.restarts;
+    if (of_.restarts == penstock::Restarts::zeros) return;
+    const Index count = penstock::find_cell(of_.spec.cell).states * of_.spec.layers, hidden = of_.spec.hidden_size;
+    const Index rows = state_rows(batch_);
+    std::vector<float> values;
+    for (Index i = 0; i < count * rows * hidden; ++i) {
+      values.push_back(i / hidden % rows < of_.rows ? 0.0f : static_cast<float>(random.uniform(-1, 1)));
+    }
+    states_ = put({1, count, rows, hidden}, DType::f32, random_pattern(5, 0, 0, Storage::f32));
+    states_.shape = {penstock::find_cell(of_.spec.cell).states, of_.spec.layers, rows, hidden};
+    states_.strides = {of_.spec.layers * rows * hidden, rows * hidden, hidden, 1};
+    buffers_.back().upload(values.data(), values.size() * sizeof(float));
+    dstates_ = states_;
+    dstates_.data = room(values.size() * sizeof(float)).data;
+  }
   penstock::Memory room(std::size_t bytes) {
     buffers_.emplace_back(stream_, bytes);
     return {device_pointer<void>(buffers_.back().address()), bytes};
@@ -241,7 +276,7 @@ class Run {
   std::vector<Buffer> buffers_;
   std::vector<Tensor> weights_, gradients_;
   std::vector<Index> lengths_;
-  Tensor x_, y_, dx_, dy_;
+  Tensor x_, y_, dx_, dy_, states_, dstates_;
   penstock::Memory workspace_, tape_;
   std::size_t y_buffer_ = 0;
 };

@@ -31,6 +31,7 @@ struct GpuCase {
   bool aligned = false;        ///< All sequences begin at multiples of 16 bytes, and so do their positions.
   bool projected = false;      ///< x is W x, and W the identity.
   double factor = 1;           ///< Of the tolerances, for equations that magnify errors.
+  Restarts restarts = Restarts::zeros;
   std::string on_hopper = {};  ///< How plans of both passes on a chip of sm_90 begin; empty: in any way.
 };
 
@@ -300,6 +301,11 @@ inline void CudaPrograms::check(const GpuCase& of) {
   }
   if (of.projected) project_by_identity(network);
   Inputs<double> in = make_inputs(network, c);
+  if (of.restarts != Restarts::zeros) {
+    Random random(3);
+    in.restarts = of.restarts;
+    in.state_in = draw_state(random, network, state_rows(in.batch()));
+  }
   in.x = round_all(in.x), in.dy = round_all(in.dy), in.state_in = round_all(in.state_in);
   in.dstate_out = round_all(in.dstate_out);
   // Halves round the gates, and with them which side of sLSTM's max a gradient of the stabiliser takes: there is none
@@ -308,8 +314,8 @@ inline void CudaPrograms::check(const GpuCase& of) {
     std::fill(in.dstate_out.begin() + static_cast<std::ptrdiff_t>(in.dstate_out.size() / 4), in.dstate_out.end(), 0.0);
     std::ranges::fill(in.dstates, 0.0);
   }
-  const bool is_defined = plan::cell_traits(cell).custom != nullptr;
-  Outputs<double> want = is_defined ? test::run(network, in) : expected(network, in);
+  const bool by_cpu = plan::cell_traits(cell).custom != nullptr || in.restarts != Restarts::zeros;
+  Outputs<double> want = by_cpu ? test::run(network, in) : expected(network, in);
   if (of.projected) want.gradients.erase(want.gradients.begin());
   RecurrentSpec spec = network.spec();
   spec.projected_input = of.projected;
@@ -339,7 +345,8 @@ inline void CudaPrograms::check(const GpuCase& of) {
                      .rows = in.rows,
                      .steps = in.steps,
                      .positions = in.cu_seqlens.empty() ? 0 : in.cu_seqlens.back(),
-                     .flags = {CallFlag::training}};
+                     .flags = {CallFlag::training},
+                     .restarts = in.restarts};
   form.flags.set(CallFlag::sorted, c.form == RowForm::sorted).set(CallFlag::lengths, !in.lengths.empty());
   form.flags.set(CallFlag::reset, !in.reset.empty()).set(CallFlag::add_gradients, of.add_gradients);
   form.flags.set(CallFlag::keep_tape, of.add_gradients);
@@ -366,9 +373,10 @@ inline void CudaPrograms::check(const GpuCase& of) {
 
   const auto states = [&](const Doubles& values) {
     if (values.empty()) return Tensor{};
+    const Index slots = info.states * spec.layers * spec.directions();
+    const Index rows = static_cast<Index>(values.size()) / (slots * spec.hidden_size);
     return Tensor::contiguous(put(values, DType::f32), DType::f32,
-                              {info.states, spec.layers * spec.directions(), in.rows, spec.hidden_size},
-                              Device::cuda());
+                              {info.states, spec.layers * spec.directions(), rows, spec.hidden_size}, Device::cuda());
   };
   std::vector<Tensor> weights, gradients;
   const auto parameters = std::span(network.parameters()).subspan(of.projected ? 1 : 0);
@@ -388,7 +396,7 @@ inline void CudaPrograms::check(const GpuCase& of) {
   }
   const Doubles no_states(static_cast<std::size_t>(network.state_size() * in.rows), 0.0);
   const Tensor state_in = states(in.state_in), state_out = states(no_states), dstate_out = states(in.dstate_out);
-  const Tensor dstate_in = in.state_in.empty() ? Tensor{} : states(no_states);
+  const Tensor dstate_in = states(Doubles(in.state_in.size(), 1e30));
   const Context context{.execution = execution, .stream = stream->handle(), .seed = 0, .device_seed = nullptr};
   const Memory workspace = room(program->workspace_bytes()), tape = room(program->tape_bytes());
   Outputs<double> out;
@@ -422,7 +430,7 @@ inline void CudaPrograms::check(const GpuCase& of) {
                                 .dstates = in.every_state ? devery.tensor() : Tensor{}});
     out = {.y = y.get(), .state_out = get(state_out.data, static_cast<Index>(no_states.size())), .dx = dx.get()};
     if (in.every_state) out.states = every.get();
-    if (dstate_in) out.dstate_in = get(dstate_in.data, static_cast<Index>(no_states.size()));
+    if (dstate_in) out.dstate_in = get(dstate_in.data, static_cast<Index>(in.state_in.size()));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const auto& parameter = parameters[i];
       out.gradients.emplace_back(parameter.name, get(gradients[i].data, static_cast<Index>(parameter.value.size())));
