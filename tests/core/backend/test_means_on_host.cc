@@ -15,6 +15,7 @@
 #include "oracle/tape.h"
 #include "oracle/tolerance.h"
 #include "oracle/written_cells.h"
+#include "penstock/recurrent.h"
 #include "plan/custom_cells.h"
 #include "support/compiled_kernel.h"
 
