@@ -68,7 +68,7 @@ TEST_P(ChipKernels, FitTheirRegisters) {
                                                              {Storage::f32, 132, 30, 2, true}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows, DenseAlgorithm::chip);
     problem.cluster = cluster;
-    problem.ragged = problem.reset = problem.reverse = ragged;
+    problem.ragged = problem.reset = problem.restarts = problem.reverse = ragged;
     problem.every_state = ragged && plan::cell_traits(GetParam()).states() > 1;
     expect_all_passes_sound(problem, kHopper);
   }

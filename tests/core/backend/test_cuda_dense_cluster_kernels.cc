@@ -60,7 +60,7 @@ TEST_P(ClusterKernels, FitTheirRegisters) {
                                                     {Storage::f32, 132, 100, true},
                                                     {Storage::bf16, 1, 1, true}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
-    problem.ragged = problem.reset = problem.reverse = ragged;
+    problem.ragged = problem.reset = problem.restarts = problem.reverse = ragged;
     problem.every_state = ragged && plan::cell_traits(GetParam()).states() > 1;
     problem.training = true;
     expect_sound(problem);
