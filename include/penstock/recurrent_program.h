@@ -24,7 +24,7 @@ struct RecurrentForm {
   Index steps = 1;       ///< T; for packed rows, the length of the longest row.
   Index positions = 0;   ///< Packed rows (Batch::cu_seqlens): sum of all row lengths. 0: rows are padded.
   CallFlags flags = {};  ///< What calls have, and what they shall do.
-  Restarts restarts = Restarts::zeros;  ///< As Batch::restarts; others than zeros need CallFlag::reset, and a CPU.
+  Restarts restarts = Restarts::zeros;  ///< As Batch::restarts; others than zeros need CallFlag::reset.
   /// Strides of x, y and their gradients; packed rows use `step` alone. All zeros: contiguous; for dx: as x; for dy: as
   /// y.
   SequenceStrides x = {}, y = {}, dx = {}, dy = {};
