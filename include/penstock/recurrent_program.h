@@ -90,7 +90,7 @@ class RecurrentProgram {
     Tensor x = {};          ///< [B, T, I]; packed: [positions, I].
     Tensor y = {};          ///< [B, T, H * directions]; packed: [positions, H * directions]. Must not overlap x.
     Tensor state_in = {};   ///< [S, layers * directions, state_rows(), H]; no data: zeros.
-    Tensor state_out = {};  ///< Written; no data: not wanted. May be state_in unless a backward pass follows.
+    Tensor state_out = {};  ///< Written; no data: not wanted. May be state_in without restarts and backward pass.
     Memory workspace = {};  ///< At least workspace_bytes().
     Memory tape = {};       ///< In training: at least tape_bytes(), written.
     Memory packed = {};     ///< Result of pack() for these weights. No data: the call packs them in the workspace.
