@@ -204,7 +204,8 @@ constexpr Index kTileValues = 48 << 10;
 /// Of images with at least 8 x 8 results, 16 channels and 16 maps; streams of a few frames at once never have tiles.
 bool is_for_tiles(const Convolution& plan) {
   const Window &h = plan.windows.h, &w = plan.windows.w;
-  const bool fits = h.size == 3 && w.size == 3 && h.stride * w.stride * h.dilation * w.dilation * h.up * w.up == 1;
+  const bool dense = std::max({h.stride, w.stride, h.dilation, w.dilation, h.up, w.up}) == 1;
+  const bool fits = h.size == 3 && w.size == 3 && dense;
   return fits && plan.groups == 1 && std::min(plan.channels, plan.maps) >= 16 && std::min(h.out, w.out) >= 8;
 }
 
