@@ -180,7 +180,7 @@ TEST_F(FakeCuda, ClustersThatTheDriverRefusesAreReplacedByTheNextPlan) {
 }
 
 TEST_F(FakeCuda, TooFewClustersAtOnceAreReplacedByTheNextPlan) {
-  constexpr Index rows = 16, hidden = 2048;
+  constexpr Index rows = 256, hidden = 512;
   fake_driver().clusters_at_once = 1000;
   const DenseSpec spec = lstm(hidden, plan::DenseAlgorithm::chip);
   const plan::GpuDensePlan wanted = plan_for(rows, spec);
