@@ -138,6 +138,15 @@ TEST_P(CallsOnAGpu, RefuseTensorsThatOverlapAsACpuDoes) {
   backward(dx_view);
 }
 
+TEST_P(CallsOnAGpu, RefuseRestartsWithoutTheirStates) {
+  if (find_cell(GetParam()).scan) GTEST_SKIP() << "rows of its layers start again at zeros on a GPU";
+  const std::vector<std::uint8_t> reset(rows * steps, 1);
+  Batch again = batch;
+  again.reset = reset.data(), again.restarts = Restarts::one;
+  expect_error(ErrorCode::invalid_argument, "state_in must not be null on a GPU where rows start again",
+               [&] { network.forward(again, x_view, y_view, nullptr, nullptr); });
+}
+
 TEST_P(CallsOnAGpu, StatesOfABatchWithoutStepsGoOutAsTheyCameIn) {
   const Index starts[] = {0, 0, 0};
   const Batch none{.rows = rows, .steps = steps, .cu_seqlens = starts};
