@@ -58,7 +58,7 @@ struct DenseBatch {
   Index tape_begin = 0;     ///< The first of these steps among those.
   DeviceAddress reset = 0;  ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
-  DenseRestarts restarts;
+  DenseRestarts restarts = {};
 
   bool ragged() const { return lengths != 0 || cu_seqlens != 0; }
   /// Positions (row, step) that have memory.
