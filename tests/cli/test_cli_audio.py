@@ -124,6 +124,19 @@ def test_networks_that_rtneural_cannot_express_are_refused(folder):
         assert re.search(message, run("export", f"{name}.safetensors", "-o", "x.json", expect=1, cwd=folder).err), name
 
 
+def test_a_network_of_bytes_has_no_layers_of_rtneural(folder):
+    import onnx
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.UINT8, [1, 8, 1]) for name in "xy")
+    shape = helper.make_tensor("shape", TensorProto.INT64, [3], [1, 8, 1])
+    graph = helper.make_graph([helper.make_node("Reshape", ["x", "shape"], ["y"])], "bytes", [x], [y], [shape])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "bytes.onnx")
+    run("import", "bytes.onnx", cwd=folder)
+    message = 'bytes.safetensors: RTNeural cannot express this network: input "x" is not of the type f32'
+    refuses("export", "bytes.safetensors", "-o", "bytes.json", message=message, status=1, verb="export", cwd=folder)
+
+
 def noise(path, latency=0, seed=5, gain=1.0):
     drawn = random.Random(seed)
     values = [drawn.gauss(0, 0.3) for _ in range(9000)]
