@@ -120,17 +120,11 @@ void RecurrentProgram::Impl::check_batch(const Batch& batch) const {
   check_batch_sizes(batch);
 }
 
-void RecurrentProgram::Impl::check_given_states(const Tensor& state_in) const {
-  require(form.restarts == Restarts::zeros || state_in.data != nullptr || !execution.device.is_cuda(),
-          "state_in must not be null on a GPU where rows start again at given states: these stand in it");
-}
-
 void RecurrentProgram::Impl::check(const Forward& call) const {
   check_batch(call.batch);
   check_sequence("x", call.x, spec.input_size, form.x);
   check_sequence("y", call.y, spec.output_size(), form.y);
   check_state("state_in", call.state_in, entering_rows());
-  check_given_states(call.state_in);
   check_state("state_out", call.state_out, form.rows);
   require(
       form.restarts == Restarts::zeros || call.state_out.data == nullptr || call.state_out.data != call.state_in.data,
@@ -151,7 +145,6 @@ void RecurrentProgram::Impl::check(const Backward& call) const {
           !form.has(CallFlag::no_input_gradient) ? "there" : "null");
   if (call.dx) check_sequence("dx", call.dx, spec.input_size, ops::strides_or(form.dx, form.x));
   check_state("state_in", call.state_in, entering_rows());
-  check_given_states(call.state_in);
   check_state("dstate_out", call.dstate_out, form.rows);
   check_state("dstate_in", call.dstate_in, entering_rows());
   require(form.has(CallFlag::every_state) || !call.dstates,

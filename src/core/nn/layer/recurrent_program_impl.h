@@ -70,7 +70,6 @@ struct RecurrentProgram::Impl {
   void check_strides(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const;
   void check_every_state(const char* name, const Tensor& states) const;
   void check_state(const char* name, const Tensor& state, Index rows) const;
-  void check_given_states(const Tensor& state_in) const;
   void check_batch(const Batch& batch) const;
   void check_batch_sizes(const Batch& batch) const;
 

@@ -42,7 +42,7 @@ class DenseLayerForward final : public Executable {
     call_.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih),
                      address_of(memory, Of::bias_hh)};
     call_.state_in = states_.enter_first(call, address_of(memory, Of::state_in), entering);
-    call_.batch.restarts = states_.restarts(address_of(memory, Of::state_in));
+    call_.batch.restarts = states_.given_restarts(address_of(memory, Of::state_in));
     call_.state_out = states_.place(address_of(memory, Of::state_out), leaving);
     if (tape != 0) call_.tape = tape_.at(tape);
     if (shape_.every_state) call_.every_state.data = address_of(memory, Of::states);

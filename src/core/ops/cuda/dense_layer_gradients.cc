@@ -39,7 +39,7 @@ const cuda::DenseBackward& DenseLayerGradients::enter(const Call& call, const Op
   loop_.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
                      gradients_.address(memory, 3, sums)};
   loop_.state_in = states_.enter_first(call, address_of(memory, Of::state_in), states);
-  loop_.batch.restarts = states_.restarts(address_of(memory, Of::state_in));
+  loop_.batch.restarts = states_.given_restarts(address_of(memory, Of::state_in));
   loop_.drestarts = states_.restarts(address_of(memory, Of::dstate_in)).data;
   loop_.dstate_out = states_.enter(call, address_of(memory, Of::dstate_out), states + states_.scratch_bytes());
   loop_.dstate_in = states_.place(address_of(memory, Of::dstate_in), states + 2 * states_.scratch_bytes());

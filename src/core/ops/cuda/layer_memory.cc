@@ -1,6 +1,7 @@
 #include "ops/cuda/layer_memory.h"
 
 #include "backend/cuda/driver/driver.h"
+#include "base/check.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {
@@ -129,6 +130,12 @@ StateBlocks::StateBlocks(const Recurrence& shape, const Target& target)
   restarts_.state = static_cast<Index>(first_pitch_ / size_of(target.master()));
   restarts_.row = shape.restarts == Restarts::one ? 0 : steps ? target.steps * shape.hidden : shape.hidden;
   restarts_.step = steps ? shape.hidden : 0;
+}
+
+cuda::DenseRestarts StateBlocks::given_restarts(cuda::DeviceAddress state_in) const {
+  require(!has_restarts_ || state_in != 0,
+          "state_in must not be null on a GPU where rows start again at given states: these stand in it");
+  return restarts(state_in);
 }
 
 cuda::DeviceAddress StateBlocks::enter(const Call& call, cuda::DeviceAddress states, std::size_t pitch,

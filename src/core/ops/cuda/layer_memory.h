@@ -107,6 +107,8 @@ class StateBlocks {
     all.data = states == 0 || !has_restarts_ ? 0 : states + block_;
     return all;
   }
+  /// As restarts(), of a call's state_in. Refuses a null one of which rows start again.
+  cuda::DenseRestarts given_restarts(cuda::DeviceAddress state_in) const;
 
  private:
   cuda::DeviceAddress enter(const Call& call, cuda::DeviceAddress states, std::size_t pitch,
