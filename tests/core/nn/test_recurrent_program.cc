@@ -440,6 +440,21 @@ TEST(RecurrentProgram, RefusesStatesThatDoNotFit) {
   refuses("states must not overlap x", [](auto& call) { call.states.data = call.x.data; });
 }
 
+TEST(RecurrentProgram, RefusesGivenStatesInThePlaceOfTheLastOnes) {
+  Stack stack;
+  stack.form.flags.set(CallFlag::reset), stack.form.restarts = Restarts::one;
+  const std::vector<std::uint8_t> reset(2 * 4, 1);
+  std::vector<float> states(2 * 2 * 3 * 5), last(2 * 2 * 2 * 5);
+  RecurrentProgram::Forward call = stack.forward();
+  call.batch.reset = reset.data(), call.batch.restarts = Restarts::one;
+  call.state_in = Tensor::contiguous(states.data(), DType::f32, {2, 2, 3, 5});
+  call.state_out = Tensor::contiguous(states.data(), DType::f32, {2, 2, 2, 5});
+  const auto forward = [&] { stack.program()->forward({}, call); };
+  expect_error(ErrorCode::invalid_argument, "state_out must not overlap state_in", forward);
+  call.state_out.data = last.data();
+  forward();
+}
+
 TEST(RecurrentProgram, RefusesATapeOfAnotherPass) {
   Stack stack;
   const std::uint64_t pass = stack.program()->forward({}, stack.forward());

@@ -126,9 +126,9 @@ void RecurrentProgram::Impl::check(const Forward& call) const {
   check_sequence("y", call.y, spec.output_size(), form.y);
   check_state("state_in", call.state_in, entering_rows());
   check_state("state_out", call.state_out, form.rows);
-  require(
-      form.restarts == Restarts::zeros || call.state_out.data == nullptr || call.state_out.data != call.state_in.data,
-      "state_out must not be state_in where rows start again at given states: later steps read these");
+  if (form.restarts != Restarts::zeros) {  // later layers read the given states
+    ops::require_no_overlap({"state_out", call.state_out}, {{"state_in", call.state_in}});
+  }
   require(static_cast<bool>(call.states) == form.has(CallFlag::every_state), "states must be {} by the program's form",
           form.has(CallFlag::every_state) ? "there" : "null");
   if (call.states) check_every_state("states", call.states);
