@@ -45,12 +45,16 @@ Json tensors_json(const std::vector<OnnxTensor>& tensors) {
   return all;
 }
 
+int print_rtneural(const ExportArguments& arguments, const std::string& text) {
+  return print_answer(arguments.json ? json_line({{"output", arguments.output}, {"format", "rtneural"}}) : text);
+}
+
 int export_rtneural(const CLI::App& app, const Model& model, const ExportArguments& arguments) {
   refuse_given(app, {"--normalised", "--allow-negative", "--group"}, "is for ONNX files, not for the JSON of RTNeural");
   save_rtneural(model, arguments.output);
-  if (arguments.json) return print_answer(json_line({{"output", arguments.output}, {"format", "rtneural"}}));
-  return print_answer(fmt::format("{:<8} {}\n{:<8} {}, JSON of RTNeural, {} Hz\n", "model", describe_model(model),
-                                  "file", printable(arguments.output), model.data().sample_rate));
+  return print_rtneural(
+      arguments, fmt::format("{:<8} {}\n{:<8} {}, JSON of RTNeural, {} Hz\n", "model", describe_model(model), "file",
+                             printable(arguments.output), model.data().sample_rate));
 }
 
 int export_network(const CLI::App& app, ExportArguments arguments) {
@@ -58,8 +62,7 @@ int export_network(const CLI::App& app, ExportArguments arguments) {
   const penstock::Network network = penstock::Network::load(arguments.model);
   arguments.output = resolve_output(arguments.output, {{"MODEL", arguments.model}}, ".json", arguments.force);
   save_rtneural(network, arguments.output);
-  if (arguments.json) return print_answer(json_line({{"output", arguments.output}, {"format", "rtneural"}}));
-  return print_answer(fmt::format("file {}, JSON of RTNeural\n", printable(arguments.output)));
+  return print_rtneural(arguments, fmt::format("file {}, JSON of RTNeural\n", printable(arguments.output)));
 }
 
 int export_model(const CLI::App& app, ExportArguments arguments) {
