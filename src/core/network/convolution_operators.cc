@@ -201,7 +201,8 @@ constexpr Index kTile = 16;  // products for 2 x 2 results of windows of 3 x 3, 
 /// Values of channels and maps at once, for each of kTile: they stay in the second-level cache.
 constexpr Index kTileValues = 48 << 10;
 
-/// Of images with at least 8 x 8 results, 16 channels and 16 maps; streams of a few frames at once never have tiles.
+/// Returns whether there are at least 8 x 8 results, 16 channels and 16 maps. Streams of a few frames have fewer
+/// results.
 bool is_for_tiles(const Convolution& plan) {
   const Window &h = plan.windows.h, &w = plan.windows.w;
   const bool dense = std::max({h.stride, w.stride, h.dilation, w.dilation, h.up, w.up}) == 1;

@@ -107,7 +107,7 @@ class StateBlocks {
     all.data = states == 0 || !has_restarts_ ? 0 : states + block_;
     return all;
   }
-  /// As restarts(), of a call's state_in. Refuses a null one of which rows start again.
+  /// As restarts(), for the state_in of a call. Throws if it is null and rows start again at its states.
   cuda::DenseRestarts given_restarts(cuda::DeviceAddress state_in) const;
 
  private:

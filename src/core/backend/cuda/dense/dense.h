@@ -76,8 +76,8 @@ struct DenseWeights {
 
 /// Tape: what a forward pass keeps for its backward pass, over all positions. Both parts are written.
 struct DenseTape {
-  /// [P, gate pitch] in the storage, of which [G, H] are used: arguments of the gates, or R h where R h does not enter
-  /// as a sum with W x alone.
+  /// [P, gate pitch] in the storage. A row begins with G * H values: arguments of the gates, or R h where R h does not
+  /// enter as a sum with W x alone.
   DeviceAddress sums = 0;
   /// float [P, taped_floats()]: states but the output that entered each step, [S - 1, H]; then, of cells that read
   /// means over their heads, those of the step, for each head.
@@ -102,7 +102,7 @@ struct DenseBackward {
   DeviceSequence y, dy;  ///< y as of the forward pass; dy without data: zeros.
   DenseWeights weights;
   DenseTape tape;
-  /// [P, gate pitch], of which G * H values are written, zero beyond lengths.
+  /// [P, gate pitch]. The first G * H values of a row are written, zeros beyond lengths.
   DeviceAddress dwx = 0;
   /// Gradient of R h, for cells whose gradients are split; 0 for others, for which dwx is both. Not written by
   /// plan::DenseAlgorithm::diagonal, which needs no product of it.
