@@ -128,13 +128,17 @@ void RunMultiply(const Product& job) {
   job.offset != nullptr ? MultiplyAll<true>(job) : MultiplyAll<false>(job);
 }
 
-/// Vectors of up to four rows or columns of tiles.
+/// Vectors of up to four rows or columns of tiles. A constructor that is only implied would be compiled for no
+/// instruction set in particular, and g++ refuses to inline into that.
 struct Four {
   Simd v[4];
+
+  HWY_INLINE Four() = default;
+  HWY_INLINE Four(Simd a, Simd b, Simd c, Simd d) : v{a, b, c, d} {}
 };
 
 HWY_INLINE Four ToFactors(const Four& d) {
-  return {{d.v[0] - d.v[2], d.v[1] + d.v[2], d.v[2] - d.v[1], d.v[1] - d.v[3]}};
+  return {d.v[0] - d.v[2], d.v[1] + d.v[2], d.v[2] - d.v[1], d.v[1] - d.v[3]};
 }
 
 void ToTiles(Index n, const float* planes, Index plane, Index row, float* to, Index apart) {
@@ -152,7 +156,7 @@ void ToTiles(Index n, const float* planes, Index plane, Index row, float* to, In
     }
     HWY_UNROLL(4)
     for (int r = 0; r < 4; ++r) {
-      rows[r] = ToFactors({{columns[0].v[r], columns[1].v[r], columns[2].v[r], columns[3].v[r]}});
+      rows[r] = ToFactors({columns[0].v[r], columns[1].v[r], columns[2].v[r], columns[3].v[r]});
       HWY_UNROLL(4)
       for (int c = 0; c < 4; ++c) L::store(rows[r].v[c], to + at + (4 * r + c) * apart, count);
     }
