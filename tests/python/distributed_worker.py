@@ -1,8 +1,9 @@
 """What one of several processes does for test_torch_distributed.py, under torchrun: each case runs in all of them, and
-compares with what one process computes in double precision."""
+compares with what one process computes in double precision. Then it runs the script that is its argument."""
 
 import copy
 import os
+import runpy
 import sys
 
 import torch
@@ -289,6 +290,7 @@ def main():
         sequence_parallel(pair)
     wrapped(data_parallel)
     wrapped(fully_sharded)
+    runpy.run_path(sys.argv[1])
     distributed.barrier()
     distributed.destroy_process_group()
 
