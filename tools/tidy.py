@@ -5,6 +5,7 @@
 
 Nine tenths of clang-tidy's time goes into parsing the headers of libraries, again for every source. So sources that are
 compiled alike are checked as one unit: a file that includes them all, on which clang-tidy finds what it finds in each.
+A source that is compiled several times (also for the C runtime, for PyTorch and for JAX) is checked once.
 Sources that compile themselves once per instruction set stay alone. On x86-64 they are checked for AVX-512 alone, which
 compiles all of their code. Programs of one source stay alone, too. A unit that does not parse, because two of its files
 give one name to different things, is checked in halves, which takes longer. Exits with status 1 if there are findings.
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -28,7 +30,10 @@ ENGINE = "#define HWY_TARGET_INCLUDE"  # the name under which Highway includes a
 PROGRAMS = ROOT / "bench" / "kernels"  # each source has a main() of its own
 OF_GPU = '#include "bench/contenders/on_gpu.h"'  # its names are ambiguous beside those of the public interface
 ONE_TARGET = ("-march=skylake-avx512", "-DHWY_COMPILE_ONLY_STATIC") if platform.machine() == "x86_64" else ()
-OF_GCC = ("-mmemset-strategy=", "-mmemcpy-strategy=")  # flags that clang does not know
+# Flags that clang does not know, and flags that only concern the generated code or a shared library's name.
+WITHOUT_EFFECT = ("-mmemset-strategy=", "-mmemcpy-strategy=", "-O", "-fvisibility", "-ffunction-sections", "-fdata-sections",
+                  "-fno-asynchronous-unwind-tables")
+NAME_OF_LIBRARY = re.compile(r"-D\w+_EXPORTS")
 DOES_NOT_PARSE = "[clang-diagnostic-error]"
 
 
@@ -42,18 +47,19 @@ def flags_of(command):
             skip = False
         elif word in ("-o", "-c") or (word == "-include" and "cmake_pch" in following):
             skip = True
-        elif not word.startswith(OF_GCC):
+        elif not word.startswith(WITHOUT_EFFECT) and not NAME_OF_LIBRARY.fullmatch(word):
             flags.append(word)
     return tuple(flags)
 
 
 def units_of(build):
     """Pairs of flags and the sources to check with them in one go; the longest first."""
-    alone, together = [], defaultdict(list)
+    alone, together, seen = [], defaultdict(list), set()
     for entry in json.loads((build / "compile_commands.json").read_text()):
         source = Path(entry["directory"], entry["file"]).resolve()
-        if not any(source.is_relative_to(ROOT / folder) for folder in FOLDERS):
+        if source in seen or not any(source.is_relative_to(ROOT / folder) for folder in FOLDERS):
             continue
+        seen.add(source)
         flags, text = flags_of(entry["command"]), source.read_text()
         if ENGINE in text:
             alone.append(((*flags, *ONE_TARGET), [source]))
