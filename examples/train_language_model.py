@@ -43,10 +43,13 @@ class Meter:
     def __init__(self, model):
         # The embedding is looked up. All other weights are used once for a token: 2 operations forward, 4 backward.
         self._operations = 6 * (model.parameter_count - model.data["vocabulary"] * model.spec["width"])
-        name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-        self._peak = next((peak for chip, peak in PEAKS.items() if chip in name), None)
         self._devices = int(os.environ.get("WORLD_SIZE", "1"))
         self.memory, self.share_of_peak, self.tokens_per_second = 0, None, 0.0
+
+    def peak(self):
+        """Returns the operations a second of all GPUs; None if they are unknown, or the run has not touched a GPU."""
+        name = torch.cuda.get_device_name() if torch.cuda.is_initialized() else ""
+        return next((self._devices * peak for chip, peak in PEAKS.items() if chip in name), None)
 
     def __call__(self, progress):
         self.tokens_per_second = progress.positions_per_second
@@ -54,8 +57,9 @@ class Meter:
         if torch.cuda.is_initialized():
             self.memory = torch.cuda.max_memory_allocated()
             line += f"  {self.memory / 1e9:.1f} GB"
-        if self._peak:
-            self.share_of_peak = self._operations * self.tokens_per_second / (self._peak * self._devices)
+        peak = self.peak()
+        if peak:
+            self.share_of_peak = self._operations * self.tokens_per_second / peak
             line += f"  {100 * self.share_of_peak:.1f} % of peak"
         print(line + (f"  {progress.warning}" if progress.warning else ""), flush=True)
 

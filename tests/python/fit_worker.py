@@ -14,6 +14,7 @@ import torch.distributed.fsdp
 
 import penstock
 import penstock.torch as ours
+from penstock.torch import _sequence_parallel
 from penstock.torch._fitting import group
 
 CASE, TEXT, FOLDER, RANK = "", "", pathlib.Path(), 0  # of main()
@@ -131,8 +132,35 @@ def different():
     missing = FOLDER / "one" / f"of {RANK}"
     missing.mkdir()
     fit("files", checkpoint=missing, resume=True)
+    sharing()
     full()
     fit("fails", at=(1, 3, signal.SIGALRM))  # the last: no rank waits for the other any more
+
+
+def sharing():
+    """Refusals to divide sequences, in the group of the runs before."""
+    spec = {"cell": "mingru", "width": 4, "blocks": 1, "hidden_size": 0, "heads": 1, "convolution": 4, "feed_forward": 0,
+            "dropout": 0.0}  # fmt: skip
+    data = {"inputs": [], "targets": [], "classes": [], "vocabulary": 5, "horizon": 0}
+
+    def attempt(name, x=None, calls=True, **changed):
+        try:
+            model = ours.SequenceModel(spec | changed, data)
+            if calls:
+                model.share_sequences(torch.distributed.group.WORLD)
+            if x is not None:
+                model(torch.zeros(x, dtype=torch.int64))
+            write(name, {})
+        except (ValueError, RuntimeError) as error:
+            write(name, {"error": str(error)})
+
+    attempt("a cell", cell="lstm" if RANK else "mingru")
+    attempt("a width", width=4 + RANK)
+    attempt("a chunk", (1, 8 - 6 * RANK))
+    attempt("rows", (1 + RANK, 8))
+    attempt("chunks", (1, 8 - 5 * RANK))
+    _sequence_parallel._AGREE_SECONDS = 0.5
+    attempt("absent", calls=RANK == 0)
 
 
 def full():

@@ -65,12 +65,3 @@ def test_models_that_cannot_share_sequences(settings, words):
     model = ours.SequenceModel(spec, data)
     with pytest.raises(ValueError, match=words):
         model.share_sequences(object())
-
-
-def test_a_chunk_shorter_than_a_convolution():
-    spec = {"cell": "mingru", "width": 4, "blocks": 1, "hidden_size": 0, "heads": 1, "convolution": 4, "feed_forward": 0,
-            "dropout": 0.0}  # fmt: skip
-    model = ours.SequenceModel(spec, {"inputs": [], "targets": [], "classes": [], "vocabulary": 5, "horizon": 0})
-    model.share_sequences(object())
-    with pytest.raises(ValueError, match="a chunk has 2 steps.* share longer sequences"):
-        model(torch.zeros(1, 2, dtype=torch.int64))

@@ -152,8 +152,15 @@ def test_ranks_that_differ_are_named_on_all(one, text, folder):
         assert "has data " in words["data"] and "steps, " in words["data"] and "give every rank the same files" in words["data"]
         assert "batch is 1 sequences, too few for 2 ranks with accumulate=1: give at least 2" in words["few"]
         assert "there is no complete checkpoint in" in words["files"]
+        assert "layers of lstm run step by step" in words["a cell"]
+        assert "rank 1 of 2 has a model with width = 5, rank 0 has 4: load the same model" in words["a width"]
+        assert "rank 1 of 2 has a chunk of 2 steps, but a convolution of 4 taps reads the last 3 steps" in words["a chunk"]
+        assert "rank 1 of 2 has 2 rows, rank 0 has 1: " in words["rows"]
+        assert "error" not in rank["chunks"]
         assert rank["full"]["step"] == 10  # training went on
         assert "rank 1 of 2: " in rank["full"]["checkpoint_error"] and "File too large" in rank["full"]["checkpoint_error"]
+    assert ranks[0]["a cell"]["error"].startswith("rank 1 of 2 cannot share its sequences: ")
+    assert "rank 1 of 2 has not called share_sequences() within 0.5 s" in ranks[0]["absent"]["error"]
     assert "has failed: BadInput: the shard ends early" in ranks[0]["fails"]["error"]
     assert ranks[1]["fails"]["error"] == "the shard ends early"
     assert [path.name for path in (folder / "full").iterdir()] == ["step-000000004"]  # what was saved is unharmed

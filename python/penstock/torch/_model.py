@@ -16,7 +16,7 @@ from ._checks import is_exported
 from ._counter_dropout import counter_dropout, keys_of
 from ._ops import run_layers
 from ._parallel_layer import Reach, shared_layer
-from ._sequence_parallel import Shared, from_before
+from ._sequence_parallel import Shared, agree_on_chunks, agree_to_share, from_before
 
 _FORMAT_VERSION = 2  # version of descriptions
 _EPSILON = 1e-6
@@ -68,11 +68,6 @@ class _Convolution(nn.Module):
     def _entering(self, x, state, reset):
         """Returns the inputs before this process's chunk, and gives the next process the last ones of this chunk."""
         begin = x.shape[1] - (self.weight.shape[0] - 1)
-        if begin < 0:
-            raise ValueError(
-                f"a chunk has {x.shape[1]} steps, but a convolution of {self.weight.shape[0]} taps reads the last "
-                f"{self.weight.shape[0] - 1} steps before a chunk: share longer sequences, or use fewer processes"
-            )
         leaving = x[:, begin:]
         if reset is not None:
             numbers = reset[:, begin:].cumsum(1)  # of the sequence of each step
@@ -262,6 +257,8 @@ class SequenceModel(Pretrained, nn.Module):
     >>> logits, state = model(torch.tensor([[72, 105]]))  # doctest: +SKIP
     """
 
+    _shared = None  # by processes: a Shared
+
     def __init__(self, spec, data):
         super().__init__()
         self.spec = {"from_last": False, "end_norms": True, "lags": 0, "known_effects": False, **spec}
@@ -321,6 +318,9 @@ class SequenceModel(Pretrained, nn.Module):
         state = {} if state is None else dict(state)
         if reset is not None and (self._members > 1 or self.filters is not None):
             raise ValueError("reset is for single models without filters: start the other sequences with state=None")
+        if self._shared is not None:
+            taps = self.spec["convolution"]
+            agree_on_chunks(self._shared.group, x, max(1, taps - 1), f"a convolution of {taps} taps" if taps else "a layer")
         features = x
         if self.data["vocabulary"] == 0 and self.spec["from_last"]:
             x = self._changes(x, state, reset)
@@ -355,21 +355,31 @@ class SequenceModel(Pretrained, nn.Module):
 
         Raises:
             ValueError: The layers have recurrent matrices, so their steps follow each other. Or the model has members
-                or filters, or reads changes: these look beyond a chunk.
+                or filters, or reads changes: these look beyond a chunk. Or the processes have different models. Every
+                process raises, and names the one that cannot. So does :meth:`forward` for a chunk that is too short.
+            RuntimeError: A process has not called this within 45 s.
         """
+        if process_group is not None:
+            sizes = {"vocabulary": self.data["vocabulary"], "classes": len(self.data["classes"])}
+            agree_to_share(process_group, {**self.spec, **sizes}, self._refusal_to_share())
+        self._shared = None if process_group is None else Shared(process_group)
+        for module in self.modules():
+            if isinstance(module, (_Convolution, Recurrence)):
+                module.shared = self._shared
+            if isinstance(module, Recurrence):
+                module.reach = Reach()
+
+    def _refusal_to_share(self):
+        """Returns why processes cannot divide the sequences of this model; empty if they can."""
         _, states, scans = CELLS[self.spec["cell"]]
         if not scans or states > 1:
-            raise ValueError(
+            return (
                 f"layers of {self.spec['cell']} run step by step, so processes would wait for each other: choose mingru "
                 "or minlstm, or divide the batch instead (DistributedDataParallel)"
             )
         if self._members > 1 or self.filters is not None or self.spec["from_last"]:
-            raise ValueError("share_sequences is for single models of tokens or labels, without filters or changes")
-        for module in self.modules():
-            if isinstance(module, (_Convolution, Recurrence)):
-                module.shared = None if process_group is None else Shared(process_group)
-            if isinstance(module, Recurrence):
-                module.reach = Reach()
+            return "share_sequences is for single models of tokens or labels, without filters or changes"
+        return ""
 
     def _changes(self, x, state, reset):
         """Returns the features, and the changes of forecast columns from the previous row. Forecast columns are bounded

@@ -12,14 +12,21 @@ of the next group. With R processes, each is idle in R - 1 of P + R - 1 turns.
 In both cases the states are those of one process that scans the sequence chunk by chunk.
 """
 
+import collections
+import datetime
+import json
+
 import torch
 from torch import distributed
+from torch.distributed import distributed_c10d
 
 from ._higher_derivatives import state_type
 from ._tangents import refuse_tangents
 
 #: Smallest number of channels of a group, for contiguous memory accesses.
 _LEAST_CHANNELS = 32
+_AGREE_SECONDS = 45.0  # in which all processes of a group have to share their sequences
+_agreements = collections.Counter()  # by group: each agreement has keys of its own
 
 
 def groups_of(rows, channels, wanted):
@@ -40,6 +47,69 @@ def _ranges(size, count, unit):
 def require_processes():
     if not distributed.is_available() or not distributed.is_initialized():
         raise RuntimeError("process_group needs torch.distributed.init_process_group()")
+
+
+def agree_to_share(process_group, model, refusal):
+    """Raises on every process of the group if one refuses, has another model or does not call this in 45 s.
+
+    The processes meet in the store of their launcher, because a collective operation would wait for the group's timeout.
+
+    Args:
+        process_group: The processes.
+        model: What all have to have in common, as {name: value}.
+        refusal: Why this process cannot share; empty if it can.
+    """
+    if refusal and not distributed.is_initialized():
+        raise ValueError(refusal)
+    require_processes()
+    rank, size = distributed.get_rank(process_group), distributed.get_world_size(process_group)
+    name = process_group.group_name
+    _agreements[name] += 1
+    folder = f"penstock/share/{name}/{_agreements[name]}/"
+    store = distributed.PrefixStore(folder, distributed_c10d._get_default_store().clone())
+    store.set_timeout(datetime.timedelta(seconds=_AGREE_SECONDS))
+    store.set(str(rank), json.dumps([model, refusal]))
+    expected = None
+    for other in range(size):
+        try:
+            found, why = json.loads(store.get(str(other)))
+        except distributed.DistError as error:
+            raise RuntimeError(
+                f"rank {other} of {size} has not called share_sequences() within {_AGREE_SECONDS:g} s: call it on every "
+                "process of the group; that rank's own error says more if it has ended"
+            ) from error
+        if why:
+            raise ValueError(refusal or f"rank {other} of {size} cannot share its sequences: {why}")
+        expected = expected or found
+        for key, value in found.items():
+            if value != expected.get(key):
+                raise ValueError(
+                    f"rank {other} of {size} has a model with {key} = {value!r}, rank 0 has {expected.get(key)!r}: load "
+                    "the same model on every process"
+                )
+
+
+def agree_on_chunks(process_group, x, least, needs):
+    """Raises on every process unless the chunks x [B, T] of all have equal B, and at least `least` steps.
+
+    `needs` says what reads so many steps.
+    """
+    require_processes()
+    size = distributed.get_world_size(process_group)
+    own = torch.tensor(x.shape[:2], device=x.device)
+    chunks = [torch.empty_like(own) for _ in range(size)]
+    distributed.all_gather(chunks, own, process_group)
+    chunks = torch.stack(chunks).tolist()
+    for rank, (rows, steps) in enumerate(chunks):
+        if rows != chunks[0][0]:
+            raise ValueError(
+                f"rank {rank} of {size} has {rows} rows, rank 0 has {chunks[0][0]}: give every process the same rows"
+            )
+        if steps < least:
+            raise ValueError(
+                f"rank {rank} of {size} has a chunk of {steps} steps, but {needs} reads the last {least} steps before a "
+                "chunk: share longer sequences, or use fewer processes"
+            )
 
 
 class Shared:
