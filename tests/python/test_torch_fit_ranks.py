@@ -143,7 +143,8 @@ def test_two_ranks_learn_as_one_does(one, text, folder):
 
 
 def test_ranks_that_differ_are_named_on_all(one, text, folder):
-    ranks = Ranks("different", text, folder).end()
+    processes = Ranks("different", text, folder)
+    ranks = processes.end()
     for rank in ranks:
         words = {name: record.get("error", "") for name, record in rank.items()}
         assert "rank 1 of 2 (" in words["seed"] and '"seed": 4' in words["seed"] and "give every rank the same options" in words["seed"]
@@ -157,12 +158,17 @@ def test_ranks_that_differ_are_named_on_all(one, text, folder):
         assert "rank 1 of 2 has a chunk of 2 steps, but a convolution of 4 taps reads the last 3 steps" in words["a chunk"]
         assert "rank 1 of 2 has 2 rows, rank 0 has 1: " in words["rows"]
         assert "error" not in rank["chunks"]
+        assert "checkpoint checkpoint is not the folder that rank 0 sees: give one" in words["apart"]
+        assert rank["missing"]["status"] == 1
+        assert "the file had 70000000 bytes when it was opened and now ends" in words["shorter"]
+        assert "restore it, then resume" in words["shorter"]
         assert rank["full"]["step"] == 10  # training went on
         assert "rank 1 of 2: " in rank["full"]["checkpoint_error"] and "File too large" in rank["full"]["checkpoint_error"]
     assert ranks[0]["a cell"]["error"].startswith("rank 1 of 2 cannot share its sequences: ")
     assert "rank 1 of 2 has not called share_sequences() within 0.5 s" in ranks[0]["absent"]["error"]
-    assert "has failed: BadInput: the shard ends early" in ranks[0]["fails"]["error"]
-    assert ranks[1]["fails"]["error"] == "the shard ends early"
+    assert "rank 1 of 2 (" in ranks[0]["apart"]["error"] and "has failed: IoFailure: " in ranks[1]["shorter"]["error"]
+    for rank in (0, 1):
+        assert "missing.txt: no such file" in processes.errors(rank) and "error: rank 1 of 2" in processes.errors(rank)
     assert [path.name for path in (folder / "full").iterdir()] == ["step-000000004"]  # what was saved is unharmed
 
 
@@ -193,11 +199,14 @@ def test_a_port_in_use_and_a_rank_that_is_alone(text, folder):
         other.listen()
         port = other.getsockname()[1]
         first = Ranks("port", text, folder, port=port, only=0)
-        alone = Ranks("port", text, folder, port=free_port(), only=1)
-        words = first.end()[0]["port"]["error"]
+        second = Ranks("port", text, folder, port=port, only=1)
+        alone = [Ranks(case, text, folder, port=free_port(), only=rank) for rank, case in enumerate(("first", "second"))]
+        words, other = (ranks.end()[0]["port"]["error"] for ranks in (first, second))
+    assert "rank 1 of 2 (" in other and f"port {port} of 127.0.0.1 is in use: " in other
     assert "rank 0 of 2 (" in words and f"port {port} of 127.0.0.1 is in use: " in words and "--master-port" in words
-    words = alone.end()[0]["port"]["error"]
-    assert "rank 1 of 2 (" in words and "rank 0 does not answer at 127.0.0.1:" in words and "MASTER_ADDR" in words
+    words, other = (ranks.end()[0]["port"]["error"] for ranks in alone)
+    assert "rank 0 of 2 (" in words and "not all of 2 ranks came to 127.0.0.1:" in words and "start all of them" in words
+    assert "rank 1 of 2 (" in other and "rank 0 does not answer at 127.0.0.1:" in other and "MASTER_ADDR" in other
 
 
 def test_torchrun(text, tmp_path):

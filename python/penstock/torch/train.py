@@ -20,6 +20,9 @@ from penstock.datasets import scored_unit
 
 from ._fit import fit
 from ._fitting.checkpoints import complete, remove
+from ._fitting.group import Group, RankFailure
+from ._fitting.run import kind_of_device
+from ._fitting.watch import Watch
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -235,23 +238,36 @@ def run(given: argparse.Namespace) -> int:
     """Trains and saves. Returns the exit status."""
     checkpoint = getattr(given, "checkpoint", None) or f"{given.output}.checkpoint"
     own = not hasattr(given, "checkpoint")
+    group = Group(kind_of_device(getattr(given, "device", "cpu")))
+    with Watch(group, max(1.0, getattr(given, "rank_timeout", 30.0))):  # also while a rank reads its files
+        data, model = group.together(lambda: _begin(given, checkpoint))
+        options = _picked(given, fit) | {"checkpoint": checkpoint, "progress": not given.quiet}
+        result = fit(model, data, callback=_Lines(given.quiet, data), **options)
+        group.together(lambda: _end(given, data, model, result, checkpoint if own else None))
+    if result.checkpoint_error and (result.interrupted or not own):
+        print(f"error: {result.checkpoint_error}", file=sys.stderr)
+        return 1
+    return 1 if result.gave_up else 128 + 15 if result.interrupted else 0
+
+
+def _begin(given, checkpoint):
+    """Returns the data and the model of this rank."""
     if _first():
         _check_files(given, checkpoint)
     data = _open(given)
     model = _make_model(given, data)
     if _first() and not given.quiet and not given.json:
         print(f"data   {data!r}\nmodel  {model.parameter_count:,} parameters: {json.dumps(model.spec)}", flush=True)
-    options = _picked(given, fit) | {"checkpoint": checkpoint, "progress": not given.quiet}
-    result = fit(model, data, callback=_Lines(given.quiet, data), **options)
+    return data, model
+
+
+def _end(given, data, model, result, checkpoint):
+    """Saves the model on rank 0, and removes the checkpoints that a whole run needs no more."""
     if _first():
         model.save(given.output)
-        if own and not result.interrupted:
+        if checkpoint is not None and not result.interrupted:
             remove(checkpoint)
         _show(given, data, model, result)
-    if result.checkpoint_error and (result.interrupted or not own):
-        print(f"error: {result.checkpoint_error}", file=sys.stderr)
-        return 1
-    return 1 if result.gave_up else 128 + 15 if result.interrupted else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -260,7 +276,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(given)
     except (penstock.Error, OSError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        where = f"rank {rank} of {size}: " if size != "1" and not isinstance(error, RankFailure) else ""
+        print(f"error: {where}{error}", file=sys.stderr, flush=True)
         return 1
 
 

@@ -11,6 +11,7 @@ import torch
 from torch.distributed import checkpoint as dcp
 
 from ...errors import BadInput, Incompatible, InvalidArgument, IoFailure
+from .group import RankFailure
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -39,6 +40,38 @@ class Checkpoints:
         if os.path.exists(folder) and not os.path.isdir(folder):
             raise InvalidArgument(
                 f"checkpoint {folder} is a file, such as penstock train writes: give a folder, or a name that is free"
+            )
+
+    def check_shared(self) -> None:
+        """Raises unless every rank sees what rank 0 writes into the folder. Collective.
+
+        Raises:
+            RankFailure: A rank does not.
+            IoFailure: Rank 0 cannot write there.
+        """
+        if self._group.size == 1:
+            return
+        marker = os.path.join(self.folder, self._group.from_first(f".rank-0-{os.getpid()}"))
+        try:
+            self._group.together(lambda: self._mark(marker))
+            self._group.together(lambda: self._find(marker))
+        finally:
+            if self._group.rank == 0 and os.path.exists(marker):
+                os.remove(marker)
+
+    def _mark(self, marker):
+        if self._group.rank == 0:
+            try:
+                os.makedirs(self.folder, exist_ok=True)
+                with open(marker, "w"):
+                    pass
+            except OSError as failure:
+                raise IoFailure(f"checkpoint {self.folder}: {failure.strerror}; give a folder that can be written") from failure
+
+    def _find(self, marker):
+        if not os.path.exists(marker):
+            raise RankFailure(
+                f"checkpoint {self.folder} is not the folder that rank 0 sees: give one on a file system that all hosts share"
             )
 
     def save(self, step: int, tensors: dict[str, torch.Tensor], notes: dict[str, Any], wait: bool) -> str:

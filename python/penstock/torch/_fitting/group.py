@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import threading
 import time
 
 import torch
@@ -48,8 +49,9 @@ class Group:
         self.joined = distributed.is_initialized()
         self.rank = distributed.get_rank() if self.joined else 0
         self.size = distributed.get_world_size() if self.joined else 1
-        self.device = _device_of_rank(device, self.rank)
         self.objects = distributed.new_group(backend="gloo") if self.size > 1 else None
+        self.device = torch.device("cpu")  # until the ranks agree
+        self.device = self.together(lambda: _device_of_rank(device, self.rank))
         self.files = distributed.new_group(backend="gloo") if self.size > 1 else None  # of a thread that saves
 
     def __str__(self) -> str:
@@ -106,6 +108,8 @@ def _device_of_rank(device, rank):
     if device != "cuda":
         return torch.device(device)
     local = int(os.environ.get("LOCAL_RANK", rank % max(1, torch.cuda.device_count())))
+    if torch.cuda.device_count() == 0:
+        raise RankFailure(f"PyTorch {torch.__version__} sees no GPU on {platform.node()}: take the device 'cpu'")
     if local >= torch.cuda.device_count():
         raise RankFailure(
             f"rank {rank} is process {local} of its host, which has {torch.cuda.device_count()} GPUs: start as many "
@@ -118,17 +122,39 @@ def _device_of_rank(device, rank):
 def _join(device):
     """Makes the process group of a launcher, whose environment variables name rank 0's address."""
     rank, size = os.environ.get("RANK", "0"), os.environ["WORLD_SIZE"]
+    device = device if torch.cuda.is_available() else "cpu"  # _device_of_rank refuses a GPU that is not there, on all ranks
     backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
     try:
-        meet = distributed.rendezvous("env://", timeout=datetime.timedelta(seconds=_JOIN_SECONDS))
-        store, number, count = next(meet)
+        store, number, count = _meet()
         wait = datetime.timedelta(seconds=_COLLECTIVE_SECONDS)
         distributed.init_process_group(backend, store=store, rank=number, world_size=count, timeout=wait)
     except (RuntimeError, ValueError) as error:
-        raise RankFailure(f"{rank_name(rank, size, platform.node(), os.getpid())}: {_why_alone(error)}") from error
+        why = _why_alone(error, rank, size)
+        raise RankFailure(f"{rank_name(rank, size, platform.node(), os.getpid())}: {why}") from error
 
 
-def _why_alone(error):
+def _meet():
+    """Returns the store of rank 0, this rank and the number of ranks. A thread waits, because PyTorch waits without an
+    end for a program that takes the connection and says nothing."""
+    results: list[Any] = []
+
+    def meet():
+        try:
+            results.append(next(distributed.rendezvous("env://", timeout=datetime.timedelta(seconds=_JOIN_SECONDS))))
+        except Exception as error:  # raised below
+            results.append(error)
+
+    thread = threading.Thread(target=meet, name="penstock-meet", daemon=True)
+    thread.start()
+    thread.join(_JOIN_SECONDS + 3.0)
+    if not results:
+        raise RuntimeError("a program that is not rank 0 has the port: it is already in use")
+    if isinstance(results[0], Exception):
+        raise results[0]
+    return results[0]
+
+
+def _why_alone(error, rank, size):
     address, port = os.environ.get("MASTER_ADDR", "?"), os.environ.get("MASTER_PORT", "?")
     text = str(error)
     if "EADDRINUSE" in text or "already in use" in text:
@@ -138,6 +164,11 @@ def _why_alone(error):
         )
     if isinstance(error, ValueError):
         return f"{text.rstrip('.')}: start by torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+    if rank == "0":
+        return (
+            f"not all of {size} ranks came to {address}:{port} within {_JOIN_SECONDS:.0f} s ({text.splitlines()[0][:200]}): "
+            "see what the others say, start all of them, and give each the address of rank 0 (MASTER_ADDR, MASTER_PORT)"
+        )
     return (
         f"rank 0 does not answer at {address}:{port} ({text.splitlines()[0][:200]}): start all ranks within "
         f"{_JOIN_SECONDS:.0f} s, and give each the address of rank 0 (MASTER_ADDR, MASTER_PORT)"

@@ -38,14 +38,15 @@ def run(said: dict[str, Any]) -> TrainResult:
     model, data = said.pop("model"), said.pop("data")
     check_kind(data)
     _core.utc_time()  # noted in the model's history: a bad SOURCE_DATE_EPOCH is refused before training
-    group = Group(_kind_of_device(model._on(said["device"])))
+    group = Group(kind_of_device(model._on(said["device"])))
     if said["threads"] > 0:
         torch.set_num_threads(said["threads"])
     with Stop() as stop, Watch(group, said["rank_timeout"]):
         return _fit(model, data, said, group, stop)
 
 
-def _kind_of_device(device):
+def kind_of_device(device: str) -> str:
+    """Returns "cuda" or "cpu" for a name of a device; the name "auto" is a GPU if there is one."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return "cuda" if device.startswith("cuda") else "cpu"
@@ -54,7 +55,7 @@ def _kind_of_device(device):
 def _fit(model, data, said, group, stop):
     options = group.together(lambda: resolve(model, data, said, group.device.type))
     module = group.together(lambda: module_of(model))
-    group.agree(_facts(model, data, module, options))
+    group.agree(_facts(model, data, module, options, group))
     for name in ("checkpoint", "metrics"):
         path = getattr(options, name)
         setattr(options, name, None if path is None else os.fspath(path))
@@ -76,6 +77,7 @@ def _trainer(model, data, options, module, group, stop):
     files = None
     if options.checkpoint is not None:
         files = group.together(lambda: Checkpoints(options.checkpoint, options.checkpoints, group))
+        files.check_shared()
     batches = group.together(lambda: Batches(model, data, options.batch, options.length, group.device))
     bar = bar_for(options.progress, model.task, scored_unit(data.description)[:-1]) if first else NoBar()
     metrics = group.together(lambda: Metrics(options.metrics, options.resume, first, options.callback, bar))
@@ -107,7 +109,7 @@ def module_of(model: Model) -> SequenceModel:
         return SequenceModel.load(path)
 
 
-def _facts(model, data, module, options):
+def _facts(model, data, module, options, group):
     """Returns what all ranks have to have in common, and what to do if they do not."""
     weights = hashlib.sha256()
     for tensor in module.state_dict().values():
@@ -117,6 +119,7 @@ def _facts(model, data, module, options):
     position = json.loads(data._dataset.position())
     same = "give every rank the same"
     return {
+        "a device of kind": (group.device.type, "give every rank a GPU, or take the device 'cpu'"),
         "Penstock's version": (_core.system_info()["version"], "install one version everywhere"),
         "PyTorch's version": (torch.__version__, "install one version everywhere"),
         "data": (f"{data.training_steps + data.held_out_steps} steps, {position['fingerprint']:x}", f"{same} files"),

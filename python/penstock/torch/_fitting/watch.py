@@ -61,6 +61,8 @@ class Watch:
             named = wait_until(self._gone, self._seconds + 5.0)
         elif error is not None:
             self._tell_end(f"{type(error).__name__}: {error}")
+            if self._group.rank == 0:  # whose process may hold the store: the others read it every second
+                wait_until(self._others_ended, 3.0)
         else:
             self._tell_end("")
         self._ended.set()
@@ -77,6 +79,11 @@ class Watch:
             self._tell(-1, text)
         except distributed.DistError:
             pass  # the rank with the store is gone, which the others see by themselves
+
+    def _others_ended(self):
+        self._look()
+        with self._lock:
+            return all(text and json.loads(text)["end"] is not None for text, _ in self._seen.values())
 
     def _look(self):
         """Reads what the others told."""
