@@ -2,13 +2,14 @@
 """Times scans over sequences that are spread over several GPUs, compared with one GPU that has them whole.
 
     torchrun --nproc-per-node 2 bench/layers/torch_distributed.py [--seconds S] [--groups P] [--profile]
-                                      [--layer | --training]
+                                      [--layer | --training | --model]
 
 First it checks the timed operations, and training with DistributedDataParallel and fully_shard, against one GPU. Then it
 times scans in bfloat16 (forward, and forward with backward) and a minGRU layer. A line has the least and the median time
 of each, and the throughput of all GPUs relative to one. At the end it times scans with decays close to one, which forget
 slowly. --layer: only the layer. --training: only training steps of six layers on one GPU, and with as many rows on each
-GPU under DistributedDataParallel, eager and under torch.compile. --profile: the time of the last process by kernel.
+GPU under DistributedDataParallel, eager and under torch.compile. --model: only training steps of a whole model of four
+blocks on one sequence of 2^20 tokens. --profile: the time of the last process by kernel.
 """
 
 import argparse
@@ -294,6 +295,62 @@ def time_training(clock):
                 f"rows each {1e3 * each:6.2f} ms, {count * one / each:.2f} x")
 
 
+def token_model(cell, shared):
+    """Returns a model of bytes with four blocks of width 512, and the module to call."""
+    spec = {"cell": cell, "width": 512, "blocks": 4, "hidden_size": 0, "heads": 1, "convolution": 4, "feed_forward": 2.0,
+            "dropout": 0.0}  # fmt: skip
+    data = {"inputs": [], "targets": [], "classes": [], "vocabulary": 256, "horizon": 0}
+    model = ours.SequenceModel(spec, data).cuda()
+    torch.manual_seed(5)
+    for p in model.parameters():
+        nn.init.normal_(p, std=0.03) if p.dim() == 2 else nn.init.ones_(p)
+    if shared:
+        model.share_sequences(distributed.new_group())  # DistributedDataParallel has the other one
+        return model, nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    return model, model
+
+
+def time_model(clock, profiled):
+    steps, count = LAYER[1], distributed.get_world_size()
+    own = own_chunk(steps)
+    torch.manual_seed(4)
+    tokens = torch.randint(256, (1, steps + 1), device="cuda")
+
+    def training(call, optimizer, chunk, factor):
+        x, wanted = tokens[:, :-1][:, chunk], tokens[:, 1:][:, chunk]
+
+        def step():
+            with torch.autocast("cuda", torch.bfloat16):
+                y, _ = call(x)
+            loss = nn.functional.cross_entropy(y.float().flatten(0, 1), wanted.flatten(), reduction="sum") / steps
+            (loss * factor).backward()
+            optimizer.step()
+            norm = torch.stack([p.grad.norm() for group in optimizer.param_groups for p in group["params"]]).norm()
+            optimizer.zero_grad()
+            return torch.stack([loss.detach(), norm])
+
+        return step
+
+    for cell in ("mingru", "minlstm"):
+        (one, call_one), (mine, call_mine) = token_model(cell, False), token_model(cell, True)
+        optimizers = [torch.optim.AdamW(m.parameters(), 1e-4, fused=True) for m in (one, mine)]
+        alone = training(call_one, optimizers[0], slice(None), 1)
+        shared = training(call_mine, optimizers[1], own, count)  # whose gradients are averaged
+        found = shared()
+        distributed.all_reduce(found[0])
+        if rank() == 0:
+            expected = alone()
+            apart = ((found - expected).abs() / expected).tolist()
+            say(f"{cell} of 4 blocks: loss and norm of gradients differ by {apart[0]:.1e} and {apart[1]:.1e} from one GPU's")
+            assert max(apart) < 1e-2, (found, expected)
+        clock.line(f"{cell}, 4 blocks (1, {steps}, 512), a step", alone, shared)
+        say(f"  {torch.cuda.max_memory_allocated() / 1e9:.1f} GB with both")
+        if profiled:
+            profile(f"{cell}, a step", shared)
+        del one, call_one, mine, call_mine, optimizers, alone, shared
+        torch.cuda.empty_cache()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.5)
@@ -301,12 +358,13 @@ def main():
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--layer", action="store_true")
     parser.add_argument("--training", action="store_true")
+    parser.add_argument("--model", action="store_true")
     options = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     distributed.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     clock = Clock(options.seconds)
-    if options.training:
-        time_training(clock)
+    if options.training or options.model:
+        time_training(clock) if options.training else time_model(clock, options.profile)
         distributed.destroy_process_group()
         return
     if not options.layer:

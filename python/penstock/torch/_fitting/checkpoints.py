@@ -9,6 +9,7 @@ import warnings
 
 import torch
 from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
 from ...errors import BadInput, Incompatible, InvalidArgument, IoFailure
 from .group import RankFailure
@@ -37,6 +38,8 @@ class Checkpoints:
     def __init__(self, folder: str, keep: int, group: Group) -> None:
         self.folder, self._keep, self._group = folder, keep, group
         self._running: tuple[Future[Any], str] | None = None
+        # Tensors go to the CPU in a thread, and from a GPU by a stream of its own.
+        self._stager = DefaultStager(StagingOptions(False, False, True, group.device.type == "cuda"))
         if os.path.exists(folder) and not os.path.isdir(folder):
             raise InvalidArgument(
                 f"checkpoint {folder} is a file, such as penstock train writes: give a folder, or a name that is free"
@@ -94,9 +97,12 @@ class Checkpoints:
         alone = self._group.size == 1
         if alone:  # the writing thread would warn that there is only one rank
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        owned = {name: t.detach().clone() if t.device.type == "cpu" else t.detach() for name, t in tensors.items()}
-        future = dcp.async_save(owned, checkpoint_id=path, process_group=self._group.files, no_dist=alone)
-        self._running = (future, path)
+        owned = {name: t.detach().clone() for name, t in tensors.items()}  # the next step changes the tensors
+        if self._group.device.type == "cuda":
+            torch.cuda.current_stream().synchronize()  # the stager's stream does not wait for the copies
+        response = dcp.async_save(owned, checkpoint_id=path, process_group=self._group.files,
+                                  async_stager=self._stager, no_dist=alone)  # fmt: skip
+        self._running = (response.upload_completion, path)
         return self.finish() if wait else error
 
     def _begin(self, path, notes):
