@@ -50,7 +50,7 @@ class Clock(train_language_model.Meter):
         return statistics.median(times), statistics.mean(times)
 
     def share(self, tokens):
-        peak = self._peak and self._peak * self._devices
+        peak = self.peak()
         return f"{100 * self._operations * tokens / peak:5.1f} % of peak" if peak else ""
 
 

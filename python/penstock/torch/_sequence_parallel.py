@@ -26,7 +26,7 @@ from ._tangents import refuse_tangents
 #: Smallest number of channels of a group, for contiguous memory accesses.
 _LEAST_CHANNELS = 32
 _AGREE_SECONDS = 45.0  # in which all processes of a group have to share their sequences
-_agreements = collections.Counter()  # by group: each agreement has keys of its own
+_agreements: collections.Counter[str] = collections.Counter()  # by group: each agreement has keys of its own
 
 
 def groups_of(rows, channels, wanted):

@@ -9,7 +9,7 @@ import warnings
 
 import torch
 from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.staging import AsyncStager
 
 from ...errors import BadInput, Incompatible, InvalidArgument, IoFailure
 from .group import RankFailure
@@ -26,6 +26,23 @@ _NOTES = "run.json"
 _COMPLETE = ".metadata"  # which torch.distributed.checkpoint writes last
 
 
+class _Copied(AsyncStager):
+    """A stager of torch.distributed.checkpoint for tensors that are copies in the host's memory."""
+
+    _synchronize_after_execute = False
+
+    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """Returns what it is given."""
+        return state_dict
+
+    def close(self) -> None:
+        """Has nothing to close."""
+
+
+def _alike(copy, tensor):
+    return copy is not None and copy.shape == tensor.shape and copy.dtype == tensor.dtype
+
+
 class Checkpoints:
     """The checkpoints in ``folder``: one subfolder ``step-N`` each, with the tensors of all ranks and ``run.json``.
 
@@ -38,8 +55,8 @@ class Checkpoints:
     def __init__(self, folder: str, keep: int, group: Group) -> None:
         self.folder, self._keep, self._group = folder, keep, group
         self._running: tuple[Future[Any], str] | None = None
-        # Tensors go to the CPU in a thread, and from a GPU by a stream of its own.
-        self._stager = DefaultStager(StagingOptions(False, False, True, group.device.type == "cuda"))
+        self._stager = _Copied() if group.device.type == "cpu" else None  # None: PyTorch's, which copies to the host
+        self._copies: dict[str, torch.Tensor] = {}  # written over by the next checkpoint: new memory takes longer
         if os.path.exists(folder) and not os.path.isdir(folder):
             raise InvalidArgument(
                 f"checkpoint {folder} is a file, such as penstock train writes: give a folder, or a name that is free"
@@ -97,13 +114,21 @@ class Checkpoints:
         alone = self._group.size == 1
         if alone:  # the writing thread would warn that there is only one rank
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        owned = {name: t.detach().clone() for name, t in tensors.items()}  # the next step changes the tensors
-        if self._group.device.type == "cuda":
-            torch.cuda.current_stream().synchronize()  # the stager's stream does not wait for the copies
-        response = dcp.async_save(owned, checkpoint_id=path, process_group=self._group.files,
-                                  async_stager=self._stager, no_dist=alone)  # fmt: skip
-        self._running = (response.upload_completion, path)
+        future = dcp.async_save(self._owned(tensors), checkpoint_id=path, process_group=self._group.files,
+                                async_stager=self._stager, no_dist=alone)  # fmt: skip
+        self._running = (future, path)
         return self.finish() if wait else error
+
+    def _owned(self, tensors):
+        """Returns copies of a CPU's tensors, which the next step changes."""
+        if self._stager is None:
+            return {name: t.detach() for name, t in tensors.items()}
+        before = self._copies
+        self._copies = {
+            name: before[name].copy_(t.detach()) if _alike(before.get(name), t) else t.detach().clone()
+            for name, t in tensors.items()
+        }
+        return self._copies
 
     def _begin(self, path, notes):
         """Writes the notes on rank 0. Returns why it could not, on every rank."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import socket
 import threading
 import time
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-_JOIN_SECONDS = 60.0  # in which all ranks have to meet
+_JOIN_SECONDS = 50.0  # in which all ranks have to meet
+_SLACK_SECONDS = 8.0  # that PyTorch may take longer to say that they have not
 _COLLECTIVE_SECONDS = 1800.0  # a validation of rank 0 alone may take long; the watch sees who is gone much sooner
 
 
@@ -146,12 +148,21 @@ def _meet():
 
     thread = threading.Thread(target=meet, name="penstock-meet", daemon=True)
     thread.start()
-    thread.join(_JOIN_SECONDS + 3.0)
+    thread.join(_JOIN_SECONDS + _SLACK_SECONDS)
     if not results:
-        raise RuntimeError("a program that is not rank 0 has the port: it is already in use")
+        raise RuntimeError("the port is already in use" if _is_open_port() else "no connection")
     if isinstance(results[0], Exception):
         raise results[0]
     return results[0]
+
+
+def _is_open_port():
+    """Returns whether some program takes connections where rank 0 should be."""
+    try:
+        socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 1.0).close()
+    except (OSError, KeyError, ValueError):
+        return False
+    return True
 
 
 def _why_alone(error, rank, size):

@@ -36,6 +36,7 @@ class Watch:
         self._group, self._seconds = group, seconds
         self._folder = f"{_FOLDER}{_runs}/"
         self._ended = threading.Event()
+        self._end: str | None = None  # why this rank has ended; empty: without a failure that others do not know
         self._thread: threading.Thread | None = None
         self._seen = {rank: ("", time.monotonic()) for rank in range(group.size) if rank != group.rank}
         self._names: dict[int, str] = {}
@@ -61,8 +62,8 @@ class Watch:
             named = wait_until(self._gone, self._seconds + 5.0)
         elif error is not None:
             self._tell_end(f"{type(error).__name__}: {error}")
-            if self._group.rank == 0:  # whose process may hold the store: the others read it every second
-                wait_until(self._others_ended, 3.0)
+            if self._group.rank == 0:  # whose process may hold the store: until the others have read it
+                wait_until(self._others_ended, self._seconds + 5.0)
         else:
             self._tell_end("")
         self._ended.set()
@@ -70,13 +71,14 @@ class Watch:
         if named:
             raise RankFailure(f"{self._group}: {named}") from error
 
-    def _tell(self, count, end=None):
-        fields = {"count": count, "host": platform.node(), "process": os.getpid(), "end": end}
+    def _tell(self, count):
+        fields = {"count": count, "host": platform.node(), "process": os.getpid(), "end": self._end}
         self._store.set(str(self._group.rank), json.dumps(fields))
 
     def _tell_end(self, text):
+        self._end = text  # which the thread tells from now on, too
         try:
-            self._tell(-1, text)
+            self._tell(-1)
         except distributed.DistError:
             pass  # the rank with the store is gone, which the others see by themselves
 
@@ -125,6 +127,8 @@ class Watch:
             except RuntimeError:
                 pass  # as in _look
             gone = self._gone()
+            if gone:
+                self._tell_end("")  # which rank 0 waits for
             if gone and not self._ended.wait(5.0):  # the collective operation may still raise, and say it better
                 print(f"{self._group}: {gone}", file=sys.stderr, flush=True)
                 os._exit(1)
