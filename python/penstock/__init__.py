@@ -40,7 +40,7 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:  # names that __getattr__() below imports on first use
-    from . import csp, datasets, equations, interchange, networks, quantization, reference, training, variants
+    from . import csp, datasets, equations, interchange, networks, quantization, reference, tokens, training, variants
     from .equations import CustomCell, cell, load_cell
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
     from .networks import Network, NetworkSession, import_audio, import_onnx
@@ -105,6 +105,7 @@ __all__ = [
     "networks",
     "quantization",
     "reference",
+    "tokens",
     "training",
     "variants",
 ]
@@ -115,7 +116,7 @@ __version__ = system_info()["version"]
 # Modules and names that are imported on first use: a program that only runs models needs none of them.
 _MODULES = (
     "csp", "datasets", "equations", "interchange", "jax", "networks", "quantization", "reference", "rl", "serve",
-    "torch", "training", "variants",
+    "tokens", "torch", "training", "variants",
 )
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
