@@ -1,6 +1,7 @@
 #include "network/builder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -22,8 +23,11 @@ Status Builder::build(std::span<const Shape> inputs) {
   PENSTOCK_TRY(read_inputs(inputs, items));
   PENSTOCK_TRY(read_nodes(network_, items));
   for (const int output : network_.outputs) {
-    if (output < 0 || output >= static_cast<int>(items.size()) || items[output] < 0) {
-      return Status::bad_input("output number " + text_of(output) + " is computed by no node");
+    if (output < 0 || output >= static_cast<int>(items.size())) {
+      return Status::bad_input("output number " + text_of(output) + " is no value");
+    }
+    if (items[output] < 0) {
+      return Status::unsupported("no operator here computes output '" + network_.values[output].name + "'");
     }
     outputs_.push_back(items[output]);
   }
@@ -193,13 +197,15 @@ Status Builder::read_integer_product(const Network& network, const Node& node, N
     return std::pair(status, write);
   };
   constexpr Index to_float = 1, to_integer = 6;  // ONNX's numbers of types
+  const bool convolves = node.op == "ConvInteger";
   std::vector<int> factors;
   for (std::size_t i = 0; i < 2; ++i) {
     auto [status, value] = add("Cast", {node.reads[i]}, {{"to", {to_float}}}, -1);
     if (!status.ok()) return status;
     if (node.reads.size() > i + 2 && node.reads[i + 2] >= 0) {
       const Fact& zero = items_[items[node.reads[i + 2]]].fact;
-      if (elements(zero.shape) != 1)
+      const bool per_column = i == 1 && !convolves && zero.shape.size() == 1;
+      if (elements(zero.shape) != 1 && !per_column)
         return Status::unsupported("zero points of shape " + text_of(zero.shape) + "; supported: one number");
       const auto [cast, zero_point] = add("Cast", {node.reads[i + 2]}, {{"to", {to_float}}}, -1);
       if (!cast.ok()) return cast;
@@ -208,7 +214,6 @@ Status Builder::read_integer_product(const Network& network, const Node& node, N
     }
     factors.push_back(value);
   }
-  const bool convolves = node.op == "ConvInteger";
   const auto [status, product] = add(convolves ? "Conv" : "MatMul", factors, node.attributes, -1);
   if (!status.ok()) return status;
   return add("Cast", {product}, {{"to", {to_integer}}}, node.writes[0]).first;
@@ -244,10 +249,7 @@ Status Builder::prepare(const Operator& op, const Node& node, Numbers& items) {
   }
   if (preparation.is_given) known = true;
   if (known) return evaluate(preparation, writes);
-  const auto [first, is_new] = weights_.try_emplace(&node, preparation.step.packed);
-  if (is_new || !preparation.step.packed.share(first->second)) {
-    packed_bytes_ += preparation.step.packed.size() * sizeof(float);
-  }
+  if (!share_weights(preparation.step.packed)) packed_bytes_ += preparation.step.packed.size() * sizeof(float);
   if (std::uint64_t{packed_bytes_} > kMostPackedBytes) {
     return Status::unsupported("all weights together, those of each round of a loop included, take more than 4 GiB");
   }
@@ -262,6 +264,17 @@ Status Builder::evaluate(Preparation& node, const Numbers& writes) {
   for (std::size_t i = 0; i < writes.size(); ++i) items_[writes[i]].fact.known = results[i];
   if (memory != nullptr) impl_.known.push_back(std::move(memory));
   return {};
+}
+
+/// Lets steps with the same weights have them once: the rounds of a loop, and nodes that are its rounds written out.
+/// Returns whether another step had them.
+bool Builder::share_weights(Weights& packed) {
+  std::size_t mark = packed.size();
+  for (std::size_t i = 0; i < packed.size(); i += packed.size() / 64 + 1) {
+    mark = mark * 31 + std::bit_cast<std::uint32_t>(packed.data()[i]);
+  }
+  const auto [first, is_new] = weights_.try_emplace(mark, packed);
+  return !is_new && packed.share(first->second);
 }
 
 void Builder::emit(Preparation& node, const Numbers& reads, const Numbers& writes) {
@@ -280,7 +293,7 @@ void Builder::emit(Preparation& node, const Numbers& reads, const Numbers& write
     bytes += bytes_of(fact.type, fact.shape);
   }
   if (bytes == 0) return;
-  Emitted emitted{std::move(node.step), reads, writes, std::move(node.replaces), &node.node()};
+  Emitted emitted{std::move(node.step), reads, writes, std::move(node.replaces)};
   for (const int read : reads) emitted.step.types.push_back(read < 0 ? Type::f32 : items_[read].fact.type);
   for (const int write : writes) emitted.step.types.push_back(items_[write].fact.type);
   if (emitted.step.scratch_bytes > 0) emitted.scratch = new_buffer(emitted.step.scratch_bytes);

@@ -37,7 +37,6 @@ class Builder {
   struct Emitted {
     Step step;
     std::vector<int> reads, writes, replaces;
-    const Node* node = nullptr;  ///< That of all rounds of a loop, by which their weights are compared.
     int scratch = -1;
     bool needed = false;
   };
@@ -62,6 +61,7 @@ class Builder {
   Status read_scan(const Network& network, const Node& node, Numbers& items);
   Status prepare(const Operator& op, const Node& node, Numbers& items);
   Status evaluate(Preparation& node, const Numbers& writes);
+  bool share_weights(Weights& packed);
   void emit(Preparation& node, const Numbers& reads, const Numbers& writes);
   Status check_states() const;
   void copy_outputs();
@@ -88,7 +88,7 @@ class Builder {
   Numbers values_;
   std::vector<int> inputs_, outputs_;
   std::vector<std::size_t> offsets_;                  // of buffers
-  std::unordered_map<const Node*, Weights> weights_;  // of the first round
+  std::unordered_map<std::size_t, Weights> weights_;  // by their marks
   std::unordered_map<int, std::size_t> pads_;         // the steps that put zeros around a map, by what they write
   std::size_t known_bytes_ = 0, packed_bytes_ = 0, nodes_ = 0;
   int depth_ = 0;

@@ -139,8 +139,7 @@ void Builder::place() {
   for (Emitted& emitted : steps_) {
     for (const int read : emitted.reads) emitted.step.reads.push_back(place_of(read));
     for (const int write : emitted.writes) emitted.step.writes.push_back(place_of(write));
-    const auto [first, is_new] = weights_.try_emplace(emitted.node, emitted.step.packed);
-    if (!is_new) emitted.step.packed.share(first->second);
+    share_weights(emitted.step.packed);
     if (emitted.scratch >= 0) emitted.step.scratch.offset = offsets_[emitted.scratch];
     impl_.steps.push_back(std::move(emitted.step));
   }

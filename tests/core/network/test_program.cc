@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/denormals.h"
+#include "network/builder.h"
 #include "network/fold.h"
 #include "network/network_maker.h"
 #include "support/allocations.h"
@@ -127,6 +128,20 @@ TEST(NetworkProgram, AllocatesNothingInARun) {
   const long before = test::allocations;
   for (int i = 0; i < 10; ++i) running.session->run();
   EXPECT_EQ(test::allocations, before);
+}
+
+TEST(NetworkProgram, HasWeightsOnceThatSeveralNodesRead) {
+  Maker maker;
+  const int weights = maker.constant(noise({8, 8}, 3));
+  int x = maker.input("x", {1, 8});
+  for (int i = 0; i < 2; ++i) x = maker.node("Tanh", {maker.node("MatMul", {x, weights})});
+  maker.output(x);
+  Program::Impl program;
+  const Shape inputs[] = {{1, 8}};
+  ASSERT_TRUE(Builder(program, maker.network).build(inputs).ok());
+  ASSERT_EQ(program.steps.size(), 2u);
+  EXPECT_FALSE(program.steps[0].packed.empty());
+  EXPECT_EQ(program.steps[0].packed.data(), program.steps[1].packed.data());
 }
 
 /// condition ? -x : |x|, where the condition may be anything.
