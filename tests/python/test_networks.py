@@ -166,11 +166,66 @@ def test_states_are_found_by_names_and_data_flow():
     session, x = penstock.NetworkSession(network), np.array([1, 2, 3], np.float32)
     assert [float(session.run(x)["y"]) for _ in range(3)] == [6, 11, 11]
     assert penstock.import_onnx(context_model(), find_states=False).states == {}
-    with pytest.raises(penstock.Unsupported, match="not clear whether in_audio=out_audio is a state"):
+    question = r"not clear whether in_audio=out_audio is a state; states=\{'in_audio': 'out_audio'\} .* find_states=False"
+    with pytest.raises(penstock.Unsupported, match=question):
         penstock.import_onnx(context_model(("in_audio", "out_audio")))
     assert penstock.import_onnx(context_model(("a", "b")), states={"a": "b"}).states == {"a": "b"}
     with pytest.raises(penstock.InvalidArgument, match=r"a state keeps its shape"):
         penstock.import_onnx(context_model(("a", "b")), states={"x": "b"})
+
+
+@pytest.mark.parametrize("names", [["h_0", "h_1", "h_0_out", "h_1_out"], ["in_cache0", "in_cache1", "out_cache0", "out_cache1"]])
+def test_numbers_of_layers_are_no_steps(names):
+    nodes = [
+        helper.make_node("Add", ["x", names[0]], [names[2]]),
+        helper.make_node("Sub", [names[2], names[1]], [names[3]]),
+    ]
+    content = model_of(nodes, [("x", [2]), *((n, [2]) for n in names[:2])], [("y", [2]), *((n, [2]) for n in names[2:])][1:])
+    assert penstock.import_onnx(content).states == {names[0]: names[2], names[1]: names[3]}
+
+
+def test_an_input_that_returns_is_no_state():
+    nodes = [helper.make_node("Identity", ["mask"], ["mask_out"]), helper.make_node("Mul", ["mask", "mask"], ["y"])]
+    network = penstock.import_onnx(model_of(nodes, [("mask", [2])], [("y", [2]), ("mask_out", [2])]))
+    assert network.states == {} and network.outputs == ["y", "mask_out"]
+
+
+def test_question_marks_are_no_names():
+    content = model_of([helper.make_node("Relu", ["x"], ["y"])], [("x", ["?", "?"])], [("y", None)])
+    assert penstock.import_onnx(content).run(np.ones((2, 5), np.float32))["y"].shape == (2, 5)
+
+
+@pytest.mark.parametrize("time", [0, 1])
+def test_sequences_are_reversed_by_their_lengths(time):
+    node = helper.make_node("ReverseSequence", ["x", "lengths"], ["y"], time_axis=time, batch_axis=1 - time)
+    content = model_of([node], [("x", ["a", "b", 2]), ("lengths", ["c"], INT64)], [("y", None)])
+    x = np.arange(24, dtype=np.float32).reshape((4, 3, 2) if time == 0 else (3, 4, 2))
+    near(content, {"x": x, "lengths": np.array([4, 1, 3])})
+    with pytest.raises(penstock.BadInput, match=r"lengths of shape \[2\] do not fit"):
+        penstock.import_onnx(content).run({"x": x, "lengths": np.array([4, 1])})
+
+
+@pytest.mark.parametrize("length", [8, 7, 12, 5])
+def test_half_a_spectrum_is_transformed_back(length):
+    node = helper.make_node("DFT", ["x", "length", "axis"], ["y"], inverse=1, onesided=1)
+    content = model_of([node], [("x", [3, 5, 2])], [("y", None)], {"length": np.int64(length), "axis": np.int64(1)}, opset=20)
+    x = np.random.default_rng(4).normal(size=(3, 5, 2)).astype(np.float32)
+    expected = np.fft.irfft(x[..., 0] + 1j * x[..., 1], length)[..., None]
+    assert np.abs(penstock.import_onnx(content).run(x)["y"] - expected).max() < 1e-6
+
+
+def test_columns_of_integers_have_their_own_zero_points():
+    random = np.random.default_rng(5)
+    arrays = {"w": random.integers(0, 255, (4, 3)).astype(np.uint8), "a": np.uint8(7), "b": np.array([1, 128, 9], np.uint8)}
+    content = model_of([helper.make_node("MatMulInteger", ["x", "w", "a", "b"], ["y"])], [("x", [2, 4], onnx.TensorProto.UINT8)],
+                       [("y", None, onnx.TensorProto.INT32)], arrays)
+    near(content, {"x": random.integers(0, 255, (2, 4)).astype(np.uint8)})
+
+
+def test_one_scale_goes_with_a_zero_point_without_axes():
+    arrays = {"q": np.array([7], np.int8), "scale": np.array([0.5], np.float32), "zero": np.int8(3)}
+    nodes = [helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["b"]), helper.make_node("Add", ["x", "b"], ["y"])]
+    near(model_of(nodes, [("x", [2])], [("y", [2])], arrays), {"x": np.ones(2, np.float32)})
 
 
 def test_what_is_refused_is_named(tmp_path):

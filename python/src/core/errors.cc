@@ -42,6 +42,11 @@ nb::object exception_of(const Error& error) {
 
 std::string argument_words(const std::string& setting, const std::string& value) {
   if (setting == "norms" && !value.empty()) return std::string("end_norms") + (value == "all" ? "=True" : "=False");
+  if (setting == "state" && value == "none") return "find_states=False";
+  if (const std::size_t split = value.find('='); setting == "state" && split != value.npos) {
+    return "states={'" + value.substr(0, split) + "': '" + value.substr(split + 1) + "'}";
+  }
+  if (setting == "time" && !value.empty()) return "stream='" + value + "'";
   const std::string name = argument_of(setting);
   if (value.empty()) return name == setting ? "" : name;  // an argument of the same name needs no other words
   double number = 0.0;

@@ -313,6 +313,37 @@ Status prepare_top_k(Preparation& p) {
   return {};
 }
 
+/// n: positions and their stride, sequences and their stride, elements of one position, each in bytes.
+void run_reverse_sequence(const Step& step, const Memory& memory) {
+  const auto [steps, step_bytes, rows, row_bytes, bytes] =
+      std::tuple(step.n[0], step.n[1], step.n[2], step.n[3], step.n[4]);
+  for (Index row = 0; row < rows; ++row) {
+    const Index stated = integer_at(step.read_type(1), step.read(1, memory), row),
+                length = std::clamp<Index>(stated, 0, steps);
+    for (Index t = 0; t < steps; ++t) {
+      const Index from = t < length ? length - 1 - t : t;
+      std::memcpy(step.write(0, memory) + row * row_bytes + t * step_bytes,
+                  step.read(0, memory) + row * row_bytes + from * step_bytes, static_cast<std::size_t>(bytes));
+    }
+  }
+}
+
+Status prepare_reverse_sequence(Preparation& p) {
+  const Index time = p.integer("time_axis", 0), batch = p.integer("batch_axis", 1);
+  if (p.rank(0) < 2 || time + batch != 1 || time * batch != 0) {
+    return p.refuse("'time_axis' and 'batch_axis' must be 0 and 1 or 1 and 0, of an input with two axes or more");
+  }
+  PENSTOCK_TRY(p.only(1, {Type::i64, Type::i32}));
+  if (p.shape(1) != Shape{p.shape(0)[batch]}) {
+    return p.refuse("lengths of shape " + text_of(p.shape(1)) + " do not fit an input of shape " + text_of(p.shape(0)));
+  }
+  PENSTOCK_TRY(p.write(0, p.type(0), p.shape(0)));
+  const Index bytes = elements(p.shape(0), 2) * static_cast<Index>(size_of(p.type(0)));
+  const auto stride = [&](Index axis) { return axis == 0 ? p.shape(0)[1] * bytes : bytes; };
+  p.run(&run_reverse_sequence).n = {p.shape(0)[time], stride(time), p.shape(0)[batch], stride(batch), bytes};
+  return {};
+}
+
 }  // namespace
 
 Operators index_operators() {
@@ -327,6 +358,7 @@ Operators index_operators() {
       {"Trilu", prepare_trilu, 1, 2},
       {"CumSum", prepare_cumulative_sum, 2, 2},
       {"TopK", prepare_top_k, 2, 2},
+      {"ReverseSequence", prepare_reverse_sequence, 2, 2},
   };
   return operators;
 }

@@ -84,7 +84,7 @@ Status prepare_linear_scale(Preparation& p) {
     PENSTOCK_TRY(p.axis(1, p.rank(0), axis));
     extent = p.shape(0)[axis], inner = elements(p.shape(0), axis + 1);
   }
-  if (p.count(1) != extent || p.rank(1) > 1 || (p.has(2) && p.shape(2) != p.shape(1))) {
+  if (p.count(1) != extent || p.rank(1) > 1 || (p.has(2) && p.count(2) != p.count(1))) {
     return p.refuse("its scale and zero point do not fit the input of shape " + text_of(p.shape(0)));
   }
   const Index number = p.integer("output_dtype", 0);

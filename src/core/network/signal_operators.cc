@@ -16,14 +16,16 @@ struct Transform {
   Index used = 0, length = 0, bins = 0;  ///< Elements beyond `used` are zero.
   bool complex = false, inverse = false;
   const float* window = nullptr;  ///< [used], or null
+  /// Numbers of a bin. 1: it is real, and stands for the elements beyond `used`, which mirror the others.
+  Index numbers = 2;
 };
 
-/// [used, 1 or 2, bins, 2].
+/// [used, 1 or 2, bins, numbers].
 Status matrix_of(const Preparation& p, const Transform& transform, std::vector<float>& matrix) {
   const Index parts = transform.complex ? 2 : 1;
-  PENSTOCK_TRY(check_shape(Type::f32, {transform.used, parts, transform.bins, 2}));
+  PENSTOCK_TRY(check_shape(Type::f32, {transform.used, parts, transform.bins, transform.numbers}));
   if (transform.used * transform.bins > (Index{1} << 26)) return p.unsupported("over more than 8192 elements");
-  matrix.resize(static_cast<std::size_t>(transform.used * parts * transform.bins * 2));
+  matrix.resize(static_cast<std::size_t>(transform.used * parts * transform.bins * transform.numbers));
   float* out = matrix.data();
   for (Index n = 0; n < transform.used; ++n) {
     for (Index part = 0; part < parts; ++part) {
@@ -31,10 +33,11 @@ Status matrix_of(const Preparation& p, const Transform& transform, std::vector<f
         const double turn = static_cast<double>(n * k % transform.length) / static_cast<double>(transform.length);
         const double angle = 2 * std::numbers::pi * turn * (transform.inverse ? 1 : -1);
         double scale = transform.inverse ? 1.0 / static_cast<double>(transform.length) : 1.0;
+        if (transform.numbers == 1 && n > 0 && 2 * n != transform.length) scale *= 2;
         if (transform.window != nullptr) scale *= static_cast<double>(transform.window[n]);
         const double real = std::cos(angle) * scale, imaginary = std::sin(angle) * scale;
         *out++ = static_cast<float>(part == 0 ? real : -imaginary);
-        *out++ = static_cast<float>(part == 0 ? imaginary : real);
+        if (transform.numbers == 2) *out++ = static_cast<float>(part == 0 ? imaginary : real);
       }
     }
   }
@@ -44,10 +47,10 @@ Status matrix_of(const Preparation& p, const Transform& transform, std::vector<f
 /// The letters of a transform: `n` moves so far in the input and `k` in the result.
 void add_transform(const Transform& t, Index n, Index k, std::vector<Letter>& letters) {
   const Index parts = t.complex ? 2 : 1;
-  letters.push_back({t.used, n, parts * t.bins * 2, 0, true, true, false});
-  letters.push_back({parts, 1, t.bins * 2, 0, true, true, false});
-  letters.push_back({t.bins, 0, 2, k, false, true, true});
-  letters.push_back({2, 0, 1, 1, false, true, true});
+  letters.push_back({t.used, n, parts * t.bins * t.numbers, 0, true, true, false});
+  letters.push_back({parts, 1, t.bins * t.numbers, 0, true, true, false});
+  letters.push_back({t.bins, 0, t.numbers, k, false, true, true});
+  letters.push_back({t.numbers, 0, 1, 1, false, true, true});
 }
 
 Status one_integer(const Preparation& p, std::size_t i, std::string_view what, Index otherwise, Index& value) {
@@ -68,16 +71,18 @@ Status prepare_dft(Preparation& p) {
   if (!normalise_axis(axis, rank) || axis == rank - 1 || p.extent(0, -1) < 1 || p.extent(0, -1) > 2) {
     return p.refuse("an input of shape " + text_of(p.shape(0)) + " has no real or complex numbers along that axis");
   }
-  PENSTOCK_TRY(one_integer(p, 1, "'dft_length'", p.shape(0)[axis], length));
+  const Index extent = p.shape(0)[axis];
+  const bool one_sided = p.integer("onesided", 0) != 0, inverse = p.integer("inverse", 0) != 0;
+  const bool mirrors = one_sided && inverse;
+  PENSTOCK_TRY(one_integer(p, 1, "'dft_length'", mirrors ? 2 * extent - 2 : extent, length));
   if (length < 1 || length > (Index{1} << 24)) return p.refuse("'dft_length' is " + text_of(length));
-  const bool one_sided = p.integer("onesided", 0) != 0;
-  Transform t{std::min(length, p.shape(0)[axis]), length, one_sided ? length / 2 + 1 : length};
-  t.complex = p.extent(0, -1) == 2, t.inverse = p.integer("inverse", 0) != 0;
-  if (one_sided && t.inverse) return p.unsupported("'inverse' together with 'onesided'");
+  const Index half = length / 2 + 1;
+  Transform t{std::min(mirrors ? half : length, extent), length, one_sided && !inverse ? half : length};
+  t.complex = p.extent(0, -1) == 2, t.inverse = inverse, t.numbers = mirrors ? 1 : 2;
   std::vector<float> matrix;
   PENSTOCK_TRY(matrix_of(p, t, matrix));
   Shape shape = p.shape(0);
-  shape[axis] = t.bins, shape.back() = 2;
+  shape[axis] = t.bins, shape.back() = t.numbers;
   PENSTOCK_TRY(p.write(0, Type::f32, shape));
   const Shape from = strides_of(p.shape(0)), to = strides_of(shape);
   std::vector<Letter> letters;

@@ -25,7 +25,9 @@ Value input_of(const ValueMessage& message, const Source& source) {
   Value value{.name = std::string(message.name), .type = type_of(message.type, what)};
   for (const ValueMessage::Extent& extent : message.shape) {
     value.shape.push_back(extent.size);
-    value.axes.emplace_back(extent.name);
+    // Converters write "?" for every extent that they do not know.
+    const bool is_name = std::ranges::any_of(extent.name, [](unsigned char c) { return std::isalpha(c) != 0; });
+    value.axes.emplace_back(is_name ? extent.name : "");
   }
   return value;
 }

@@ -41,16 +41,20 @@ constexpr std::array kStateWords = {"h",      "c",       "s",    "hx",     "cx",
 
 bool is_in(const auto& list, std::string_view word) { return std::ranges::find(list, word) != list.end(); }
 
-/// A name without the words for before or after, and without a last "n" as in "hn" or "stateN", or "0" as in "h0".
-std::string stem_of(const std::string& name, bool after) {
+/// How far a stem may be from its name: without words for before and after; also without a last "n" as in "hn" or
+/// "stateN", or "0" as in "h0"; also without numbers, as in "h_0" and "h_1". Numbers come last, because they are mostly
+/// those of layers.
+enum class Stem { words, endings, numbers };
+
+std::string stem_of(const std::string& name, bool after, Stem kind) {
   std::string stem;
   std::vector<std::string> words = words_of(name);
   for (std::string& word : words) {
     const bool role = after ? is_in(kAfter, word) : is_in(kBefore, word);
-    if (role && words.size() > 1) continue;
+    if (role && words.size() > 1 && (kind == Stem::numbers || (word != "0" && word != "1"))) continue;
     const char last = after ? 'n' : '0';
     const std::string shorter = word.substr(0, word.size() - 1);
-    if (word.size() > 1 && word.back() == last && is_in(kStateWords, shorter)) word = shorter;
+    if (kind != Stem::words && word.back() == last && is_in(kStateWords, shorter)) word = shorter;
     stem += (stem.empty() ? "" : "_") + word;
   }
   return stem;
@@ -76,7 +80,8 @@ std::vector<bool> dependents(const Network& network, int value) {
   for (const Node& node : network.nodes) {
     const bool reads =
         std::ranges::any_of(node.reads, [&](int each) { return each >= 0 && marked[static_cast<std::size_t>(each)]; });
-    if (!reads || node.op == "Shape" || node.op == "Size") continue;
+    const bool passes = node.op == "Identity" && node.reads[0] == value;  // A mask that returns is no state.
+    if (!reads || passes || node.op == "Shape" || node.op == "Size") continue;
     for (const int write : node.writes) {
       if (write >= 0) marked[static_cast<std::size_t>(write)] = true;
     }
@@ -209,23 +214,27 @@ void StateFinder::find_layers() {
 
 void StateFinder::find_names() {
   std::vector<std::string> unclear;
-  for (std::size_t in = 0; in < network_.inputs.size(); ++in) {
-    if (taken_inputs_[in]) continue;
-    const std::string stem = stem_of(input(in).name, false);
-    const std::vector<bool> follow = dependents(network_, network_.inputs[in]);
-    std::vector<std::size_t> found;
-    for (std::size_t out = 0; out < network_.outputs.size(); ++out) {
-      const bool depends = follow[static_cast<std::size_t>(network_.outputs[out])];
-      if (fits(in, out) && depends && stem_of(output_name(out), true) == stem) found.push_back(out);
-    }
-    if (found.size() == 1 && is_of_a_state(stem)) {
-      add(in, found.front());
-      continue;
-    }
-    const bool is_numbered = std::ranges::all_of(stem, [](unsigned char c) { return std::isalpha(c) == 0; });
-    if (!is_numbered) {
-      for (const std::size_t out : found)
+  std::vector<bool> asked(network_.inputs.size());
+  for (const Stem kind : {Stem::words, Stem::endings, Stem::numbers}) {
+    for (std::size_t in = 0; in < network_.inputs.size(); ++in) {
+      if (taken_inputs_[in] || asked[in]) continue;
+      const std::string stem = stem_of(input(in).name, false, kind);
+      const std::vector<bool> follow = dependents(network_, network_.inputs[in]);
+      std::vector<std::size_t> found;
+      for (std::size_t out = 0; out < network_.outputs.size(); ++out) {
+        const bool depends = follow[static_cast<std::size_t>(network_.outputs[out])];
+        if (fits(in, out) && depends && stem_of(output_name(out), true, kind) == stem) found.push_back(out);
+      }
+      if (found.size() == 1 && is_of_a_state(stem)) {
+        add(in, found.front());
+        continue;
+      }
+      const bool is_numbered = std::ranges::all_of(stem, [](unsigned char c) { return std::isalpha(c) == 0; });
+      if (is_numbered) continue;
+      for (const std::size_t out : found) {
         unclear.push_back(fmt::format("{}={}", shown(input(in).name), shown(output_name(out))));
+      }
+      asked[in] = !found.empty();
     }
   }
   if (unclear.empty()) return;
