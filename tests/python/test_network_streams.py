@@ -139,10 +139,11 @@ RATES = {
                     "y = ConvTranspose <strides=[4]> (r, w_5_3_4) }", 2, 4),
     "each third": ("(float[1,3,T] x) => (float[1,3,S] y) { y = Slice(x, one_first, big, two, three) }", 2, 3),
     "frames of samples": ("(float[1,T] x) => (float[1,S,5] y) { f = Reshape(x, frames) y = MatMul(f, w_8_5) }", 1, 8),
+    "spectra": ("(float[1,T] x) => (float[1,S,5,2] y) { y = STFT(x, four, w_8) }", 1, 4),
     "samples of frames": ("(float[1,T,4] x) => (float[1,S] y) { y = Reshape(x, samples) }", 1, 1),
 }
 ARRAYS |= {name: np.array(value, np.int64) for name, value in
-           {"one_first": [1], "three": [3], "frames": [1, -1, 8], "samples": [1, -1]}.items()}
+           {"one_first": [1], "three": [3], "four": 4, "frames": [1, -1, 8], "samples": [1, -1]}.items()}
 
 
 @pytest.mark.parametrize("case", RATES)
@@ -298,9 +299,9 @@ def test_deepfilternet_frame_by_frame(name):
 
 @pytest.mark.parametrize("name, fixed, reason", [
     ("silero_vad.onnx", {"sr": 16000}, "along axis 1: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
-    ("silero_vad_16k_op15.onnx", {"sr": 16000}, "stream: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
-    ("silero_vad_half.onnx", {}, "stream: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
-    ("silero_vad_op18_ifless.onnx", {"sr": 16000}, "stream: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_16k_op15.onnx", {"sr": 16000}, "along .*: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_half.onnx", {}, "along .*: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_op18_ifless.onnx", {"sr": 16000}, "along .*: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
     ("silero_vad_openvino_16k.onnx", {}, "all extents of its inputs are fixed"),
 ])
 def test_silero_vad_is_a_stream_of_chunks_alone(name, fixed, reason):

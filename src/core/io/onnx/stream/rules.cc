@@ -64,6 +64,7 @@ Streamer::Rule Streamer::rule_of(const Node& node) {
       {"Conv", &Streamer::rule_convolution},
       {"MaxPool", &Streamer::rule_convolution},
       {"AveragePool", &Streamer::rule_convolution},
+      {"STFT", &Streamer::rule_spectra},
       {"ConvTranspose", &Streamer::rule_transposed_convolution},
       {"Recurrent", &Streamer::rule_recurrent},
       {"Scan", &Streamer::rule_scan},

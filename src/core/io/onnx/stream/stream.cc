@@ -106,7 +106,8 @@ Traces trace_lengths(const Network& network, const Candidate& time, Index period
     }
     if (status.ok()) return traces;
   }
-  require_ok(status, source + ": as a stream: ");
+  require_ok(status, fmt::format("{}: as a stream: with {} frames, and 1 for what else is free in the inputs: ", source,
+                                 traces.steps));
   return traces;
 }
 
@@ -158,7 +159,7 @@ Streamed stream_or_fix(Network network, const Candidate& time, const std::string
 
 /// Makes a stream along the extent of that name, or along the only one that frames depend on each other along.
 void choose_time(Network& network, const std::string& time, const std::string& source) {
-  std::vector<Candidate> candidates = find_candidates(network);
+  const std::vector<Candidate> candidates = find_candidates(network);
   std::vector<std::string> names;
   for (const Candidate& each : candidates) names.push_back(each.name);
   if (names.empty()) {
@@ -167,10 +168,7 @@ void choose_time(Network& network, const std::string& time, const std::string& s
   }
   if (!time.empty()) {
     require_argument(std::ranges::find(names, time) != names.end(), "time", time, "one of {}", fmt::join(names, ", "));
-    std::erase_if(candidates, [&](const Candidate& each) { return each.name != time; });
-  }
-  if (candidates.size() == 1) {
-    network = stream_or_fix(network, candidates[0], source).network;
+    network = stream_or_fix(network, *std::ranges::find(candidates, time, &Candidate::name), source).network;
     return;
   }
   std::vector<Streamed> coupled;
@@ -178,7 +176,7 @@ void choose_time(Network& network, const std::string& time, const std::string& s
   for (const Candidate& each : candidates) {
     try {
       Streamed made = stream_or_fix(network, each, source);
-      if (made.coupled) coupled.push_back(std::move(made));
+      if (made.coupled || candidates.size() == 1) coupled.push_back(std::move(made));
     } catch (const Error& error) {
       const std::string text = error.what(), place = source + ": as a stream: ";
       problems.push_back(

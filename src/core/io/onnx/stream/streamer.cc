@@ -368,7 +368,7 @@ void Streamer::write_node() {
     result(0, {.kind = other ? Timing::Kind::length : Timing::Kind::fixed});
   } else {
     const Rule rule = rule_of(*node_);
-    if (rule == nullptr) refuse("it mixes frames, or may do so");
+    if (rule == nullptr) refuse("it may need the whole sequence: there is no rule for this operator over frames");
     (this->*rule)();
   }
 }

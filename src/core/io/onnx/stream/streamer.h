@@ -149,6 +149,7 @@ class Streamer {
   void rule_cumulative();
   void rule_convolution();
   void rule_transposed_convolution();
+  void rule_spectra();
   void rule_recurrent();
   void rule_rows();
   void rule_scan();

@@ -111,6 +111,18 @@ void Streamer::rule_transposed_convolution() {
   result(0, result_time, slice(all, x.time.axis, history * stride - margin, reach > stride ? stride - reach : kAll));
 }
 
+/// STFT: frames of samples, whose spectra are the frames of the result.
+void Streamer::rule_spectra() {
+  need_fixed(1, node_->reads.size());
+  Chunk x = chunk(0);
+  if (x.time.axis == 1) {
+    const Index length = has(3) ? integers(3, "'frame_length'")[0] : network::elements(shape(read(2)));
+    x = windows(x, length, integers(1, "'frame_step'")[0]);
+  }
+  copy().reads[0] = x.value;
+  results(x.time);
+}
+
 void Streamer::rule_pad() {
   need_fixed(2, node_->reads.size());
   Chunk x = chunk(0);
