@@ -1,4 +1,4 @@
-// MaxPool and AveragePool: along rows first, then along columns.
+// MaxPool and AveragePool: rows are joined first, then the columns of the joined row.
 
 #include <algorithm>
 #include <cmath>
@@ -28,8 +28,9 @@ Index counted(const Window& w, Index result) {
   return std::clamp<Index>((rest + w.dilation - 1) / w.dilation, 0, w.size);
 }
 
-/// Pools the columns of x to a row of results. For place k of the window, results [begin, end) have a column.
-void pool_row(const Pool& pool, const Kernels& kernels, const float* x, float* y) {
+/// Pools the columns of x to a row of results. For place k of the window, results [begin, end) have a column. `spare`
+/// [out] takes columns that do not lie side by side.
+void pool_row(const Pool& pool, const Kernels& kernels, const float* x, float* spare, float* y) {
   const Window& w = pool.windows.w;
   const Binary join = pool.averages ? Binary::add : Binary::maximum;
   std::fill_n(y, w.out, pool.averages ? 0.0f : -HUGE_VALF);
@@ -39,17 +40,11 @@ void pool_row(const Pool& pool, const Kernels& kernels, const float* x, float* y
     const Index end = std::clamp<Index>((w.in - shift + w.stride - 1) / w.stride, begin, w.out);
     if (begin == end) continue;
     const float* from = x + begin * w.stride + shift;
-    if (w.stride == 1) {
-      kernels.binary(join, end - begin, y + begin, 1, from, 1, y + begin);
-    } else {
-      for (Index c = begin; c < end; ++c, from += w.stride) {
-        if (pool.averages) {
-          y[c] += *from;
-        } else if (*from > y[c] || *from != *from) {
-          y[c] = *from;
-        }
-      }
+    if (w.stride != 1) {
+      for (Index c = 0; c < end - begin; ++c) spare[c] = from[c * w.stride];
+      from = spare;
     }
+    kernels.binary(join, end - begin, y + begin, 1, from, 1, y + begin);
   }
 }
 
@@ -58,17 +53,17 @@ void run_pool(const Step& step, const Memory& memory) {
   const Window &h = pool.windows.h, &w = pool.windows.w;
   const Binary join = pool.averages ? Binary::add : Binary::maximum;
   const float* x = step.floats(0, memory);
-  float *rows = step.spare(memory), *y = step.result(0, memory);
-  for (Index map = 0; map < step.n[0]; ++map) {
-    for (Index row = 0; row < h.in; ++row, x += w.in) pool_row(pool, memory.kernels, x, rows + row * w.out);
+  float *joined = step.spare(memory), *y = step.result(0, memory);
+  for (Index map = 0; map < step.n[0]; ++map, x += h.in * w.in) {
     for (Index row = 0; row < h.out; ++row, y += w.out) {
       Index top = 0, bottom = 0;
       there(h, row, top, bottom);
-      std::fill_n(y, w.out, pool.averages ? 0.0f : -HUGE_VALF);
+      std::fill_n(joined, w.in, pool.averages ? 0.0f : -HUGE_VALF);
       for (Index i = top; i < bottom; ++i) {
-        const float* from = rows + (row * h.stride - h.before + i * h.dilation) * w.out;
-        memory.kernels.binary(join, w.out, y, 1, from, 1, y);
+        const float* from = x + (row * h.stride - h.before + i * h.dilation) * w.in;
+        memory.kernels.binary(join, w.in, joined, 1, from, 1, joined);
       }
+      pool_row(pool, memory.kernels, joined, joined + w.in, y);
       for (Index column = 0; pool.averages && column < w.out; ++column) {
         Index left = 0, right = 0;
         there(w, column, left, right);
@@ -89,9 +84,8 @@ Status prepare_pool(Preparation& p) {
   shape.back() = pool->windows.w.out;
   if (p.rank(0) == 4) shape[2] = pool->windows.h.out;
   PENSTOCK_TRY(p.write(0, Type::f32, shape));
-  const Index rows = pool->windows.h.in * pool->windows.w.out;
-  PENSTOCK_TRY(check_shape(Type::f32, {rows}));
-  p.run(&run_pool, static_cast<std::size_t>(rows) * sizeof(float)).n = {shape[0] * shape[1]};
+  const auto spare = static_cast<std::size_t>(pool->windows.w.in + pool->windows.w.out);
+  p.run(&run_pool, spare * sizeof(float)).n = {shape[0] * shape[1]};
   p.step.plan = pool;
   return {};
 }
