@@ -163,6 +163,7 @@ class NetworkSession {
   void reset();
   /// Copies the state, one NetworkState after the other. Throws Error(invalid_argument) for another number of bytes.
   std::vector<std::byte> state() const;
+  void copy_state(std::span<std::byte> state) const;
   void set_state(std::span<const std::byte> state);
   /// Returns a session with the same shapes and state.
   NetworkSession clone() const;

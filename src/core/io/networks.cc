@@ -220,6 +220,11 @@ struct NetworkSession::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl() = default;
 
+  void require_state(std::size_t given) const {
+    const std::size_t bytes = session->state_bytes();
+    require_argument(given == bytes, "state", given, "{} bytes", bytes);
+  }
+
  private:
   void open() { require_ok(network::Session::open(program, nullptr, session), of->source); }
 
@@ -290,13 +295,17 @@ void NetworkSession::reset() { impl_->session->reset(); }
 
 std::vector<std::byte> NetworkSession::state() const {
   std::vector<std::byte> bytes(impl_->session->state_bytes());
-  impl_->session->read_state(bytes.data());
+  copy_state(bytes);
   return bytes;
 }
 
+void NetworkSession::copy_state(std::span<std::byte> state) const {
+  impl_->require_state(state.size());
+  impl_->session->read_state(state.data());
+}
+
 void NetworkSession::set_state(std::span<const std::byte> state) {
-  const std::size_t bytes = impl_->session->state_bytes();
-  require_argument(state.size() == bytes, "state", state.size(), "{} bytes", bytes);
+  impl_->require_state(state.size());
   impl_->session->write_state(state.data());
 }
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
+#include <chrono>
+#include <cstring>
 #include <limits>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "base/alive.h"
 #include "base/check.h"
@@ -12,17 +15,18 @@
 #include "nn/enough_memory.h"
 #include "ops/pointwise/elementwise.h"
 #include "ops/pointwise/embedding.h"
+#include "stream/pool_rows.h"
 #include "stream/session_rows.h"
+#include "stream/step_queue.h"
 
 namespace penstock {
 
 namespace {
 
-using streaming::SessionRows;
+using streaming::form_of, streaming::PoolForm, streaming::PoolRows, streaming::StepQueue;
 
 constexpr Index kMostSessions = Index{1} << 24;
-// Rows of one batch. Each weight that is read serves as many products; states and products still fit the cache.
-constexpr Index kMostRows = 64;
+constexpr double kLongestWait = 1e6;  // seconds
 // Rows that pay for another thread.
 constexpr Index kRowsOfThread = 16;
 
@@ -35,36 +39,27 @@ std::uint64_t next_pool() {
 }  // namespace
 
 struct SessionPool::Impl {
-  /// The batches of one thread: of 1, 2, 4 ... rows.
-  class Batches {
-   public:
-    Batches(const Model::Impl& model, Index most, const Execution& execution) {
-      for (Index rows = 1; rows < 2 * most; rows *= 2) {
-        batches_.push_back(std::make_unique<SessionRows>(model, rows, execution));
-      }
-    }
-    Index most() const { return batches_.back()->rows(); }
-    /// Returns the smallest batch for `rows` rows.
-    SessionRows& of(Index rows) const {
-      return *batches_[static_cast<std::size_t>(std::bit_width(static_cast<std::size_t>(rows) - 1))];
-    }
+  /// The batches of one thread, by their rows.
+  using Batches = std::vector<std::unique_ptr<PoolRows>>;
 
-   private:
-    std::vector<std::unique_ptr<SessionRows>> batches_;
-  };
-
-  Impl(const Model::Impl& model, Index capacity, const Execution& execution)
-      : data(model.data), state_size(model.state_size), slots(static_cast<std::size_t>(capacity)) {
-    states.resize(slots.size() * static_cast<std::size_t>(state_size));
+  Impl(PoolForm its, Index capacity, int most_threads, const PoolQueue& waiting)
+      : form(std::move(its)), slots(static_cast<std::size_t>(capacity)) {
+    states.resize(slots.size() * static_cast<std::size_t>(form.state_size));
     ready.reserve(slots.size());
     free.resize(slots.size());
     for (Index slot = 0; slot < capacity; ++slot) free[static_cast<std::size_t>(slot)] = capacity - 1 - slot;
-    Execution of_thread = execution;
-    of_thread.threads = 1;
-    const Index threads = std::clamp<Index>(capacity / kRowsOfThread, 1, resolve_threads(execution.threads));
-    for (Index thread = 0; thread < threads; ++thread) {
-      batches.emplace_back(model, std::min(capacity, kMostRows), of_thread);
-    }
+    const Index threads = std::clamp<Index>(capacity / kRowsOfThread, 1, resolve_threads(most_threads));
+    for (Index thread = 0; thread < threads; ++thread) batches.push_back(form.batches());
+    form.batches = nullptr;  // it refers to the model
+    if (waiting.steps > 0) queued.emplace(waiting, form, threads * form.sizes.back());
+  }
+
+  /// Returns a batch for some of `rows` ready rows.
+  PoolRows& batch_for(const Batches& own, Index rows) const {
+    const auto fits = std::ranges::lower_bound(form.sizes, rows) - form.sizes.begin();
+    const bool last = fits == static_cast<std::ptrdiff_t>(form.sizes.size());
+    const bool smaller = last || (!form.pads && form.sizes[static_cast<std::size_t>(fits)] > rows);
+    return *own[static_cast<std::size_t>(smaller ? fits - 1 : fits)];
   }
 
   /// What a session's place in memory knows of it.
@@ -83,29 +78,42 @@ struct SessionPool::Impl {
     return {number << 48 | turn << 24 | static_cast<std::uint64_t>(slot)};
   }
 
+  /// Returns the place of an open session of this pool; nothing for any other.
+  std::optional<Index> find_slot(PooledSession session) const {
+    const auto slot = static_cast<Index>(session.id & 0xffffff);
+    const bool open = slot < static_cast<Index>(slots.size()) && slots[static_cast<std::size_t>(slot)].open;
+    return open && session_at(slot) == session ? std::optional(slot) : std::nullopt;
+  }
+
   Index slot_of(PooledSession session) const {
     require(session.id >> 48 == number, "session {} is not of this pool", session.id);
-    const auto slot = static_cast<Index>(session.id & 0xffffff);
-    require(slot < static_cast<Index>(slots.size()) && slots[static_cast<std::size_t>(slot)].open &&
-                session_at(slot) == session,
-            "session {} was closed", session.id);
-    return slot;
+    const std::optional<Index> slot = find_slot(session);
+    require(slot.has_value(), "session {} was closed", session.id);
+    return *slot;
   }
 
   std::span<float> state(Index slot) {
-    const auto size = static_cast<std::size_t>(state_size);
+    const auto size = static_cast<std::size_t>(form.state_size);
     return std::span(states).subspan(static_cast<std::size_t>(slot) * size, size);
   }
 
-  Index values_of_step() const { return data.vocabulary > 0 ? 1 : data.input_size(); }
+  /// Throws Error(invalid_argument) unless `given` values are n steps of the kind that the pool reads.
+  template <class Value>
+  void require_steps(std::size_t n, std::size_t given) const {
+    const bool tokens = std::is_same_v<Value, std::int32_t>;
+    require(tokens == (form.vocabulary > 0), "this model reads {}, not {}", tokens ? "features" : "tokens",
+            tokens ? "tokens" : "features");
+    const std::size_t expected = n * static_cast<std::size_t>(form.inputs);
+    require(given == expected, "{} must hold {} values, not {}", tokens ? "tokens" : "features", expected, given);
+  }
 
-  void check_step(const std::int32_t* token) const { ops::check_tokens({}, token, data.vocabulary); }
+  void check_step(const std::int32_t* token) const { ops::check_tokens({}, token, form.vocabulary); }
   void check_step(const float* features) const {
-    streaming::require_near({features, static_cast<std::size_t>(data.input_size())});
+    streaming::require_near({features, static_cast<std::size_t>(form.inputs)});
   }
 
   void fail_at(Index position, const Error& error, std::span<float> outputs) {
-    const auto width = static_cast<std::size_t>(data.output_size());
+    const auto width = static_cast<std::size_t>(form.outputs);
     std::ranges::fill(outputs.subspan(static_cast<std::size_t>(position) * width, width),
                       std::numeric_limits<float>::quiet_NaN());
     const std::scoped_lock lock(failing);
@@ -122,7 +130,7 @@ struct SessionPool::Impl {
         const Index slot = slot_of(sessions[static_cast<std::size_t>(position)]);
         std::uint64_t& last = slots[static_cast<std::size_t>(slot)].call;
         require(last != call, "a session takes one step in a call, but this one comes twice");
-        check_step(values + position * values_of_step());
+        check_step(values + position * form.inputs);
         last = call;
         ready.push_back({position, slot});
       } catch (const Error& error) {
@@ -133,20 +141,18 @@ struct SessionPool::Impl {
 
   /// Computes a step of a few sessions in one batch.
   template <class Value>
-  void run(SessionRows& rows, std::span<const Ready> part, const Value* values, std::span<float> outputs) {
-    auto* const input = static_cast<Value*>(rows.input());
-    for (std::size_t row = 0; row < part.size(); ++row) {
-      rows.set_row(static_cast<Index>(row), state(part[row].slot).data());
-      std::copy_n(values + part[row].position * values_of_step(), values_of_step(),
-                  input + static_cast<Index>(row) * values_of_step());
+  void run(PoolRows& rows, std::span<const Ready> part, const Value* values, std::span<float> outputs) {
+    for (Index row = 0; row < static_cast<Index>(part.size()); ++row) {
+      const auto [position, slot] = part[static_cast<std::size_t>(row)];
+      rows.set_row(row, state(slot).data(), values + position * form.inputs);
     }
-    const float* answer = rows.step().data();
-    const Index width = data.output_size();
-    for (std::size_t row = 0; row < part.size(); ++row, answer += width) {
-      const auto [position, slot] = part[row];
-      if (ops::all_finite(1, width, answer)) {
-        rows.copy_row(static_cast<Index>(row), state(slot).data());
-        std::copy_n(answer, width, outputs.data() + position * width);
+    rows.step();
+    for (Index row = 0; row < static_cast<Index>(part.size()); ++row) {
+      const auto [position, slot] = part[static_cast<std::size_t>(row)];
+      float* const answer = outputs.data() + position * form.outputs;
+      rows.copy_outputs(row, answer);
+      if (ops::all_finite(1, form.outputs, answer)) {
+        rows.copy_state(row, state(slot).data());
       } else {
         std::ranges::fill(state(slot), 0.0f);
         fail_at(position, Error(ErrorCode::numerical, "the model's answer is not finite; the session was reset"),
@@ -158,7 +164,7 @@ struct SessionPool::Impl {
   template <class Value>
   std::vector<PoolFailure> push(std::span<const PooledSession> sessions, std::span<const Value> values,
                                 std::span<float> outputs) {
-    const auto size = sessions.size() * static_cast<std::size_t>(data.output_size());
+    const auto size = sessions.size() * static_cast<std::size_t>(form.outputs);
     require(outputs.size() == size, "outputs must hold {} values, not {}", size, outputs.size());
     find_ready(sessions, values.data(), outputs);
     const std::span<const Ready> all(ready);
@@ -167,9 +173,13 @@ struct SessionPool::Impl {
       const auto begin = all.size() * static_cast<std::size_t>(thread) / static_cast<std::size_t>(threads);
       const auto end = all.size() * static_cast<std::size_t>(thread + 1) / static_cast<std::size_t>(threads);
       const Batches& own = batches[static_cast<std::size_t>(thread)];
+      // Batches of one size keep one packed copy of the weights in the cache.
+      const std::size_t most = static_cast<std::size_t>(form.sizes.back()), parts = (end - begin + most - 1) / most;
+      const std::size_t even = parts > 0 ? (end - begin + parts - 1) / parts : 0;
       for (std::size_t at = begin; at < end;) {
-        const std::size_t count = std::min(end - at, static_cast<std::size_t>(own.most()));
-        run(own.of(static_cast<Index>(count)), all.subspan(at, count), values.data(), outputs);
+        PoolRows& rows = batch_for(own, static_cast<Index>(form.pads ? even : end - at));
+        const std::size_t count = std::min(end - at, static_cast<std::size_t>(rows.rows()));
+        run(rows, all.subspan(at, count), values.data(), outputs);
         at += count;
       }
     });
@@ -177,8 +187,73 @@ struct SessionPool::Impl {
     return std::exchange(failures, {});
   }
 
-  DataDescription data;
-  Index state_size;
+  /// Steps that wait, and those that run() takes next.
+  struct Queued {
+    Queued(const PoolQueue& given, const PoolForm& form, Index batch)
+        : wait(std::chrono::duration_cast<StepQueue::Clock::duration>(std::chrono::duration<double>(given.wait_s))),
+          most(static_cast<std::size_t>(std::min(given.batch > 0 ? given.batch : batch, given.steps))),
+          steps(given.steps, static_cast<std::size_t>(form.inputs) * sizeof(float)),
+          values(most * static_cast<std::size_t>(form.inputs) * sizeof(float)),
+          outputs(most * static_cast<std::size_t>(form.outputs)) {
+      taken.reserve(static_cast<std::size_t>(given.steps));
+      sessions.reserve(most);
+      tags.reserve(most);
+    }
+    StepQueue::Clock::duration wait;
+    std::size_t most;
+    StepQueue steps;
+    std::vector<std::byte> values;  // of a batch: tokens or features
+    std::vector<float> outputs;
+    std::vector<char> taken;
+    std::vector<PooledSession> sessions;
+    std::vector<std::uint64_t> tags;
+  };
+
+  Queued& queue() {
+    require(queued.has_value(), "this pool has no queue: make it with PoolQueue::steps above 0");
+    return *queued;
+  }
+
+  /// Takes steps out of the queue: the first of each session.
+  void take_steps(Queued& from) {
+    ++call;
+    from.taken.clear();
+    from.sessions.clear();
+    from.tags.clear();
+    const std::size_t there = from.steps.look();
+    for (std::size_t place = 0; place < there && from.sessions.size() < from.most; ++place) {
+      const StepQueue::View step = from.steps.at(place);
+      const std::optional<Index> slot = find_slot(step.session);
+      const bool first = !slot || std::exchange(slots[static_cast<std::size_t>(*slot)].call, call) != call;
+      from.taken.push_back(first ? 1 : 0);
+      if (!first) continue;
+      const std::size_t bytes = static_cast<std::size_t>(form.inputs) * sizeof(float);
+      std::memcpy(from.values.data() + from.sessions.size() * bytes, step.step, bytes);
+      from.sessions.push_back(step.session);
+      from.tags.push_back(step.tag);
+    }
+    from.steps.drop(from.taken);
+  }
+
+  PoolAnswers run(double idle_s) {
+    Queued& from = queue();
+    const auto idle = std::chrono::duration<double>(std::clamp(idle_s, 0.0, kLongestWait));
+    const auto now = StepQueue::Clock::now();
+    const bool any = from.steps.wait(1, now + std::chrono::duration_cast<StepQueue::Clock::duration>(idle)) > 0;
+    if (any && from.wait.count() > 0) from.steps.wait(from.most, from.steps.since() + from.wait);
+    take_steps(from);
+    const auto push_as = [&]<class Value>(Value /*of a step*/) {
+      const std::size_t count = from.sessions.size();
+      const auto outputs = std::span(from.outputs).first(count * static_cast<std::size_t>(form.outputs));
+      const std::span values(reinterpret_cast<const Value*>(from.values.data()),
+                             count * static_cast<std::size_t>(form.inputs));
+      std::vector<PoolFailure> failed = push(std::span<const PooledSession>(from.sessions), values, outputs);
+      return PoolAnswers{from.sessions, from.tags, outputs, std::move(failed)};
+    };
+    return form.vocabulary > 0 ? push_as(std::int32_t{}) : push_as(float{});
+  }
+
+  PoolForm form;
   std::uint64_t number = next_pool();
   std::vector<Slot> slots;
   std::vector<Index> free;       // the next session gets the last one
@@ -188,22 +263,43 @@ struct SessionPool::Impl {
   std::vector<Ready> ready;
   std::mutex failing;  // taken for a failure only
   std::vector<PoolFailure> failures;
+  std::optional<Queued> queued;
 };
 
-SessionPool::SessionPool(const Model& model, Index capacity, const Execution& execution) {
+template <class Form>
+std::unique_ptr<SessionPool::Impl> SessionPool::make(Index capacity, const Execution& execution, const PoolQueue& queue,
+                                                     const Form& form) {
   require_argument(capacity >= 1 && capacity <= kMostSessions, "capacity", capacity, "in 1..{}", kMostSessions);
+  require_argument(queue.steps >= 0 && queue.steps <= kMostSessions, "queue.steps", queue.steps, "in 0..{}",
+                   kMostSessions);
+  require_argument(queue.wait_s >= 0 && queue.wait_s <= kLongestWait, "queue.wait_s", queue.wait_s, "in 0..{}",
+                   kLongestWait);
+  require_argument(queue.batch >= 0, "queue.batch", queue.batch, "at least 0");
   if (execution.device.is_cuda()) {
     fail(ErrorCode::unsupported, "a pool of sessions runs on a CPU, not on {}: a SessionBatch steps many rows there",
          to_string(execution.device));
   }
+  PoolForm made;
   const auto need = [&] {
-    const auto bytes = static_cast<std::size_t>(capacity * model.impl().state_size) * sizeof(float);
+    const auto bytes = static_cast<std::size_t>(capacity * made.state_size + queue.steps * made.inputs) * sizeof(float);
     return nn::MemoryNeed{fmt::format("a pool of {} sessions", capacity), [=] { return bytes; },
                           "a smaller capacity needs less"};
   };
-  impl_ = nn::with_enough_memory(execution.device, need,
-                                 [&] { return std::make_unique<Impl>(model.impl(), capacity, execution); });
+  return nn::with_enough_memory(execution.device, need, [&] {
+    made = form();
+    return std::make_unique<Impl>(made, capacity, execution.threads, queue);
+  });
 }
+
+SessionPool::SessionPool(const Model& model, Index capacity, const Execution& execution, const PoolQueue& queue)
+    : impl_(make(capacity, execution, queue, [&] {
+        Execution of_thread = execution;
+        of_thread.threads = 1;
+        return form_of(model.impl(), capacity, of_thread);
+      })) {}
+SessionPool::SessionPool(const Network& network, const NetworkShapes& shapes, Index capacity,
+                         const Execution& execution, const PoolQueue& queue)
+    : impl_(make(capacity, execution, queue, [&] { return form_of(network, shapes, capacity); })) {}
 SessionPool::~SessionPool() = default;
 SessionPool::SessionPool(SessionPool&&) noexcept = default;
 SessionPool& SessionPool::operator=(SessionPool&&) noexcept = default;
@@ -212,6 +308,8 @@ SessionPool::Impl& SessionPool::held() const { return alive(impl_, "the pool of 
 
 Index SessionPool::capacity() const { return static_cast<Index>(held().slots.size()); }
 Index SessionPool::open_sessions() const { return capacity() - static_cast<Index>(held().free.size()); }
+Index SessionPool::inputs() const { return held().form.inputs; }
+Index SessionPool::outputs() const { return held().form.outputs; }
 
 PooledSession SessionPool::open() {
   Impl& impl = held();
@@ -249,23 +347,38 @@ std::vector<float> SessionPool::state(PooledSession session) const {
 void SessionPool::restore(PooledSession session, std::span<const float> state) {
   Impl& impl = held();
   const std::span<float> own = impl.state(impl.slot_of(session));
-  streaming::require_state(impl.state_size, state);
+  streaming::require_state(impl.form.state_size, state);
   std::ranges::copy(state, own.begin());
 }
 
 std::vector<PoolFailure> SessionPool::push(std::span<const PooledSession> sessions,
                                            std::span<const std::int32_t> tokens, std::span<float> outputs) {
   Impl& impl = held();
-  streaming::require_tokens(impl.data);
-  require(tokens.size() == sessions.size(), "tokens must hold {} values, not {}", sessions.size(), tokens.size());
+  impl.require_steps<std::int32_t>(sessions.size(), tokens.size());
   return impl.push(sessions, tokens, outputs);
 }
 
 std::vector<PoolFailure> SessionPool::push(std::span<const PooledSession> sessions, std::span<const float> features,
                                            std::span<float> outputs) {
   Impl& impl = held();
-  streaming::require_features(impl.data, static_cast<Index>(sessions.size()), features.size());
+  impl.require_steps<float>(sessions.size(), features.size());
   return impl.push(sessions, features, outputs);
 }
+
+bool SessionPool::submit(PooledSession session, std::int32_t token, std::uint64_t tag) {
+  Impl& impl = held();
+  impl.require_steps<std::int32_t>(1, 1);
+  return impl.queue().steps.push(session, tag, &token);
+}
+
+bool SessionPool::submit(PooledSession session, std::span<const float> features, std::uint64_t tag) {
+  Impl& impl = held();
+  impl.require_steps<float>(1, features.size());
+  return impl.queue().steps.push(session, tag, features.data());
+}
+
+Index SessionPool::waiting() const { return held().queue().steps.size(); }
+
+PoolAnswers SessionPool::run(double idle_s) { return held().run(idle_s); }
 
 }  // namespace penstock

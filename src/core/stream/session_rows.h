@@ -34,6 +34,7 @@ class SessionRows {
   const DataDescription& data() const { return data_; }
   /// Where a step reads tokens [B] or features [B, I].
   void* input() { return recording_ ? staged_input_.data() : input_.data(); }
+  std::size_t input_bytes() const { return input_.bytes(); }
   /// Computes a step from input(); returns outputs [B, O].
   std::span<const float> step();
   /// Computes a step from a token of each row [B], or from features [B, I]; returns outputs [B, O].
