@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from . import _core
 from ._execution import execution
 from ._library_objects import model_of
 from ._pickling import refuse_pickle
+from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from numpy.typing import ArrayLike, NDArray
 
     from ._types import Buffer
     from .models import Model
+    from .networks import Network
 
 
 class Session:
@@ -197,27 +202,66 @@ class SessionBatch:
         return f"<penstock.SessionBatch of {self.rows} rows of {self.model!r}>"
 
 
-class SessionPool:
-    """Runs a model on thousands of streams on a CPU, which join, step and leave at any time.
+class PoolAnswers(namedtuple("PoolAnswers", "sessions tags outputs failures")):
+    """Steps that :meth:`SessionPool.run` took: a tuple of four."""
 
-    A call takes one step of any open sessions, and the pool computes these steps in batches. Each session has the answers
-    of a :class:`Session` to the bit. Calls release the interpreter's lock; a call while another one uses the pool raises
-    InvalidArgument.
+    __slots__ = ()
+    sessions: NDArray  #: Their numbers, int64 ``[N]``.
+    tags: NDArray  #: int64 ``[N]``, as :meth:`SessionPool.submit` got them.
+    outputs: NDArray  #: float32 ``[N, O]``
+    failures: dict[int, Exception]  #: By position, as of :meth:`SessionPool.push`.
+
+
+class SessionPool:
+    """Runs a model or a network on thousands of streams on a CPU, which join, step and leave at any time.
+
+    The pool computes steps of any open sessions in batches. :meth:`push` takes a step of each of some sessions.
+    :meth:`submit` puts steps into a bounded queue, from any thread; one thread calls :meth:`run`, which computes what
+    waits and returns the answers. Each session has the answers of a :class:`Session` to the bit, or of a
+    :class:`NetworkSession` up to rounding. Calls release the interpreter's lock; a call other than :meth:`submit` while
+    another one uses the pool raises InvalidArgument.
 
     Args:
-        model: A :class:`Model`. The pool keeps its current weights; later training affects only new pools.
+        model: A :class:`Model`, whose current weights the pool keeps, or a :class:`Network`.
         capacity: Number of sessions that may be open at a time.
-        precision: As for :meth:`Model.forward`.
+        shapes: Of a network: {input: shape} of one stream, as for :class:`NetworkSession`. The first extent that is -1 in
+            each input and state is that of the rows of a batch, and 1 here.
+        precision: Of a model: as for :meth:`Model.forward`.
         threads: Number of threads. 0: all that the machine offers.
+        queue: Number of steps that may wait. 0: none, the pool takes steps by :meth:`push` alone.
+        wait_s: Seconds that the first step waits for others before :meth:`run` computes. 0: not at all.
+        batch: Steps that :meth:`run` computes at once, and for which it waits no longer. 0: 64 for each thread.
 
     Raises:
-        InvalidArgument: ``capacity`` is below 1 or above 2^24.
+        InvalidArgument: ``capacity`` is below 1 or above 2^24, another number is impossible, or a shape is wrong.
+        Unsupported: An input, an output or a state of the network has no extent for rows, or holds other values than
+            float32; or the answer of a row depends on other rows.
         OutOfMemory: The states do not fit into memory.
     """
 
-    def __init__(self, model: Model, capacity: int, *, precision: str = "full", threads: int = 0) -> None:
+    def __init__(
+        self,
+        model: Model | Network,
+        capacity: int,
+        *,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        precision: str = "full",
+        threads: int = 0,
+        queue: int = 0,
+        wait_s: float = 0.0,
+        batch: int = 0,
+    ) -> None:
         self.model = model
-        self._pool = _core.SessionPool(model_of(model), capacity, execution("auto", "cpu", threads, True, precision))
+        form = _core.PoolQueue(queue, wait_s, batch)
+        on = execution("auto", "cpu", threads, True, precision)
+        network = getattr(model, "_network", None)
+        if network is not None:
+            extents = {name: list(shape) for name, shape in (shapes or {}).items()}
+            self._pool = _core.SessionPool(network, extents, capacity, on, form)
+        elif shapes is None:
+            self._pool = _core.SessionPool(model_of(model), capacity, on, form)
+        else:
+            raise InvalidArgument("shapes must be None for a Model: they are those of a Network")
 
     @property
     def capacity(self) -> int:
@@ -281,6 +325,38 @@ class SessionPool:
         """
         answers: Any = self._pool.push(sessions, steps, out)
         return answers
+
+    def submit(self, sessions: ArrayLike, steps: ArrayLike, *, tags: ArrayLike | None = None) -> int:
+        """Puts steps into the queue and returns how many of them found a place: the first so many.
+
+        For the others the queue is full: submit them again after :meth:`run`, slow their streams down, or refuse them.
+        Any thread may call it at any time; steps of one session are computed in their order.
+
+        Args:
+            sessions: Numbers of the sessions, int64 ``[N]``. One may come several times.
+            steps: As for :meth:`push`.
+            tags: Whole numbers that return with the answers, int64 ``[N]``. None: zeros.
+
+        Raises:
+            InvalidArgument: An argument has the wrong shape, or the pool has no queue.
+        """
+        return self._pool.submit(sessions, steps, tags)
+
+    @property
+    def waiting(self) -> int:
+        """The number of steps in the queue. Any thread may read it."""
+        return self._pool.waiting
+
+    def run(self, idle_s: float = 0.0) -> PoolAnswers:
+        """Computes the steps that wait, at most one of each session, and returns the answers.
+
+        If there are none, it waits up to ``idle_s`` seconds for the first; then up to ``wait_s`` from its arrival, unless
+        ``batch`` steps are there before. Without a step it returns no answers.
+
+        Raises:
+            InvalidArgument: The pool has no queue.
+        """
+        return PoolAnswers(*self._pool.run(idle_s))
 
     __reduce_ex__ = refuse_pickle("make another one of its model, and restore() the states of state() there")
 

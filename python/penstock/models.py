@@ -10,7 +10,7 @@ from ._execution import execution
 from ._hub import Pretrained, parsed_history
 from ._library_objects import dataset_of
 from ._keywords import explain_keywords
-from ._session import Session, SessionBatch, SessionPool
+from ._session import PoolAnswers, Session, SessionBatch, SessionPool
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._types import Mode
     from .datasets import Dataset
 
-__all__ = ["Model", "Session", "SessionBatch", "SessionPool"]
+__all__ = ["Model", "PoolAnswers", "Session", "SessionBatch", "SessionPool"]
 
 #: Arguments of :class:`Model` that are fields of :attr:`Model.spec`.
 _SPEC = ("cell", "width", "blocks", "hidden_size", "heads", "convolution", "feed_forward", "dropout", "end_norms",

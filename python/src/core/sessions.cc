@@ -1,11 +1,14 @@
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings.h"
@@ -174,62 +177,129 @@ class BoundSessionBatch {
 };
 
 /// Sessions that step in any company, by their numbers. Calls release the GIL; of two calls at the same time, the
-/// second one is refused.
+/// second one is refused, but any number may submit steps.
 class BoundSessionPool {
  public:
-  BoundSessionPool(SharedModel& model, Index capacity, const CallExecution& execution)
-      : pool_(make(model, capacity, execution), "the pool of sessions") {}
+  BoundSessionPool(SharedModel& model, Index capacity, const CallExecution& execution, const PoolQueue& queue)
+      : pool_(make(model, capacity, execution, queue)) {}
+  BoundSessionPool(const penstock::Network& network, const NetworkShapes& shapes, Index capacity,
+                   const CallExecution& execution, const PoolQueue& queue)
+      : pool_([&] {
+          const nb::gil_scoped_release unlocked;
+          return SessionPool(network, shapes, capacity, execution.on, queue);
+        }()) {}
 
-  Index capacity() { return Pool(pool_)->capacity(); }
-  Index open_sessions() { return Pool(pool_)->open_sessions(); }
-  std::uint64_t open() { return Pool(pool_)->open().id; }
-  void close(std::uint64_t session) { Pool(pool_)->close({session}); }
-  void reset(std::uint64_t session) { Pool(pool_)->reset({session}); }
+  Index capacity() { return Using(*this)->capacity(); }
+  Index open_sessions() { return Using(*this)->open_sessions(); }
+  Index waiting() const { return pool_.waiting(); }
+  std::uint64_t open() { return Using(*this)->open().id; }
+  void close(std::uint64_t session) { Using(*this)->close({session}); }
+  void reset(std::uint64_t session) { Using(*this)->reset({session}); }
   nb::object state(std::uint64_t session) {
-    const std::vector<float> values = Pool(pool_)->state({session});
+    const std::vector<float> values = Using(*this)->state({session});
     return array_of(Shape{static_cast<Index>(values.size())}, values);
   }
   void restore(std::uint64_t session, nb::handle state) {
     const Array values = Array(state, "state", Scalar::f32).contiguous();
-    Pool(pool_)->restore({session}, values.values<float>());
+    Using(*this)->restore({session}, values.values<float>());
   }
 
   /// Returns the outputs [N, O] and the exceptions of sessions that failed, by position.
   nb::tuple push(nb::handle sessions, nb::handle steps, nb::handle out) {
-    const bool is_text = data_.vocabulary > 0;
-    const Array numbers = Array(sessions, "sessions", Scalar::i64).contiguous();
-    if (numbers.rank() != 1) refuse("sessions must have the shape (N,), not " + text_of(numbers.shape()));
-    const Array given = Array(steps, is_text ? "tokens" : "features", is_text ? Scalar::i32 : Scalar::f32).contiguous();
-    if (is_text) given.require_shape(Shape{numbers.size()}, "(N,)");
-    if (!is_text) given.require_shape(Shape{numbers.size(), data_.input_size()}, "(N, I)");
-    const Array answer = answer_in(out, {numbers.size(), data_.output_size()}, "(N, O)");
+    const Steps given(*this, sessions, steps);
+    const Array answer = answer_in(out, {given.count(), pool_.outputs()}, "(N, O)");
     const std::span<float> outputs(answer.as<float>(), static_cast<std::size_t>(answer.size()));
     const auto step = [&] {
       const nb::gil_scoped_release unlocked;
-      const Pool pool(pool_);
+      const Using pool(*this);
       std::vector<PooledSession> all;
-      for (const std::int64_t number : numbers.values<std::int64_t>())
-        all.push_back({static_cast<std::uint64_t>(number)});
-      return is_text ? pool->push(all, given.values<std::int32_t>(), outputs)
-                     : pool->push(all, given.values<float>(), outputs);
+      for (Index i = 0; i < given.count(); ++i) all.push_back(given.session(i));
+      return is_text_ ? pool->push(all, given.steps.values<std::int32_t>(), outputs)
+                      : pool->push(all, given.steps.values<float>(), outputs);
     };
-    nb::dict failures;
-    for (const PoolFailure& failure : step()) failures[nb::int_(failure.position)] = exception_of(failure.error);
+    const nb::dict failures = exceptions_of(step());
     return nb::make_tuple(out.is_none() ? answer.object() : nb::borrow(out), failures);
   }
 
- private:
-  using Pool = Shared<SessionPool>::Writing;
-
-  SessionPool make(SharedModel& shared, Index capacity, const CallExecution& execution) {
+  /// Returns how many of the steps found a place in the queue: the first of them.
+  Index submit(nb::handle sessions, nb::handle steps, nb::handle tags) {
+    const Steps given(*this, sessions, steps);
+    const Array marks = tags.is_none() ? Array() : Array(tags, "tags", Scalar::i64).contiguous();
+    if (!tags.is_none()) marks.require_shape(Shape{given.count()}, "(N,)");
     const nb::gil_scoped_release unlocked;
-    const SharedModel::Reading model(shared);
-    data_ = model->data();
-    return {*model, capacity, execution.on};
+    for (Index i = 0; i < given.count(); ++i) {
+      const auto tag = tags.is_none() ? 0 : static_cast<std::uint64_t>(marks.as<const std::int64_t>()[i]);
+      const auto width = static_cast<std::size_t>(pool_.inputs());
+      const bool fits =
+          is_text_ ? pool_.submit(given.session(i), given.steps.as<const std::int32_t>()[i], tag)
+                   : pool_.submit(given.session(i),
+                                  given.steps.values<float>().subspan(static_cast<std::size_t>(i) * width, width), tag);
+      if (!fits) return i;
+    }
+    return given.count();
   }
 
-  DataDescription data_;
-  Shared<SessionPool> pool_;
+  /// Returns (sessions [N], tags [N], outputs [N, O], exceptions by position).
+  nb::tuple run(double idle_s) {
+    const auto answers = [&] {
+      const nb::gil_scoped_release unlocked;
+      return Using(*this)->run(idle_s);
+    }();
+    const auto count = static_cast<Index>(answers.sessions.size());
+    const Array sessions = Array::empty(Shape{count}, Scalar::i64), tags = Array::empty(Shape{count}, Scalar::i64);
+    for (Index i = 0; i < count; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      sessions.as<std::int64_t>()[i] = static_cast<std::int64_t>(answers.sessions[at].id);
+      tags.as<std::int64_t>()[i] = static_cast<std::int64_t>(answers.tags[at]);
+    }
+    const Array outputs = Array::empty(Shape{count, pool_.outputs()}, Scalar::f32);
+    std::ranges::copy(answers.outputs, outputs.as<float>());
+    return nb::make_tuple(sessions.object(), tags.object(), outputs.object(), exceptions_of(answers.failures));
+  }
+
+ private:
+  /// A call that no other one may join.
+  class Using {
+   public:
+    explicit Using(BoundSessionPool& owner) : use_(owner.guard_), pool_(owner.pool_) {}
+    SessionPool* operator->() const { return &pool_; }
+
+   private:
+    Shared<std::monostate>::Writing use_;
+    SessionPool& pool_;
+  };
+
+  /// Arrays of steps, a session each.
+  struct Steps {
+    Steps(const BoundSessionPool& pool, nb::handle given_sessions, nb::handle given_steps)
+        : sessions(Array(given_sessions, "sessions", Scalar::i64).contiguous()),
+          steps(Array(given_steps, pool.is_text_ ? "tokens" : "features", pool.is_text_ ? Scalar::i32 : Scalar::f32)
+                    .contiguous()) {
+      if (sessions.rank() != 1) refuse("sessions must have the shape (N,), not " + text_of(sessions.shape()));
+      if (pool.is_text_) steps.require_shape(Shape{count()}, "(N,)");
+      if (!pool.is_text_) steps.require_shape(Shape{count(), pool.pool_.inputs()}, "(N, I)");
+    }
+    Index count() const { return sessions.size(); }
+    PooledSession session(Index i) const { return {static_cast<std::uint64_t>(sessions.as<const std::int64_t>()[i])}; }
+    Array sessions, steps;
+  };
+
+  SessionPool make(SharedModel& shared, Index capacity, const CallExecution& execution, const PoolQueue& queue) {
+    const nb::gil_scoped_release unlocked;
+    const SharedModel::Reading model(shared);
+    is_text_ = model->data().vocabulary > 0;
+    return {*model, capacity, execution.on, queue};
+  }
+
+  static nb::dict exceptions_of(const std::vector<PoolFailure>& failures) {
+    nb::dict exceptions;
+    for (const PoolFailure& failure : failures) exceptions[nb::int_(failure.position)] = exception_of(failure.error);
+    return exceptions;
+  }
+
+  bool is_text_ = false;
+  SessionPool pool_;
+  Shared<std::monostate> guard_{{}, "the pool of sessions"};
 };
 
 }  // namespace
@@ -254,8 +324,15 @@ void bind_sessions(nb::module_& module) {
       .def("seed", &BoundSessionBatch::seed, nb::arg("row"), nb::arg("seed"))
       .def("generate", &BoundSessionBatch::generate, nb::arg("steps"), nb::arg("temperature"), nb::arg("top_k"),
            nb::arg("top_p"));
+  nb::class_<PoolQueue>(module, "PoolQueue")
+      .def("__init__",
+           [](PoolQueue* self, Index steps, double wait_s, Index batch) {
+             new (self) PoolQueue{steps, wait_s, batch};
+           })
+      .def_ro("steps", &PoolQueue::steps);
   nb::class_<BoundSessionPool>(module, "SessionPool")
-      .def(nb::init<SharedModel&, Index, const CallExecution&>())
+      .def(nb::init<SharedModel&, Index, const CallExecution&, const PoolQueue&>())
+      .def(nb::init<const penstock::Network&, const NetworkShapes&, Index, const CallExecution&, const PoolQueue&>())
       .def_prop_ro("capacity", &BoundSessionPool::capacity)
       .def_prop_ro("open_sessions", &BoundSessionPool::open_sessions)
       .def("open", &BoundSessionPool::open)
@@ -263,7 +340,10 @@ void bind_sessions(nb::module_& module) {
       .def("reset", &BoundSessionPool::reset, nb::arg("session"))
       .def("state", &BoundSessionPool::state, nb::arg("session"))
       .def("restore", &BoundSessionPool::restore, nb::arg("session"), nb::arg("state"))
-      .def("push", &BoundSessionPool::push, nb::arg("sessions"), nb::arg("steps"), nb::arg("out").none());
+      .def_prop_ro("waiting", &BoundSessionPool::waiting)
+      .def("push", &BoundSessionPool::push, nb::arg("sessions"), nb::arg("steps"), nb::arg("out").none())
+      .def("submit", &BoundSessionPool::submit, nb::arg("sessions"), nb::arg("steps"), nb::arg("tags").none())
+      .def("run", &BoundSessionPool::run, nb::arg("idle_s"));
 }
 
 }  // namespace penstock::python
