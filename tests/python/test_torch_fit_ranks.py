@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -21,6 +22,7 @@ if not torch.distributed.is_available():
     pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
 
 import fit_worker  # noqa: E402
+from penstock.torch._fitting.batches import Batches, share  # noqa: E402
 from test_torch_fit import series, text_of  # noqa: E402
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "distributed"
@@ -140,6 +142,33 @@ def test_two_ranks_learn_as_one_does(one, text, folder):
     last = folder / "two" / "step-000000010"
     last.rename(folder / "later")
     same(alone(text, checkpoint=folder / "two", resume=True), one, 9)
+
+
+def test_ranks_read_their_rows_alone(text):
+    """The rows of two ranks are those of one, over ends of the text, and from a position of the other kind of run."""
+
+    def batches(rank, size):
+        data = penstock.open_text(text, validation_fraction=0.2)
+        model, group = penstock.Model(data, width=8, blocks=1), types.SimpleNamespace(rank=rank, size=size, device=torch.device("cpu"))
+        return Batches(model, data, 5, 700, group)
+
+    one, ranks, ends = batches(0, 1), [batches(0, 2), batches(1, 2)], 0
+    for step in range(20):
+        if step == 9:
+            positions, one, ranks = [one.position(), ranks[0].position()], batches(0, 1), [batches(0, 2), batches(1, 2)]
+            for each, position in zip((one, *ranks), (positions[1], *positions)):
+                each.restore(position)
+        whole = one.next()
+        for rank, each in enumerate(ranks):
+            rows, batch = share(5, 2, rank), each.next()
+            assert (batch.rows, batch.weight, batch.positions) == (whole.rows, whole.weight, whole.positions)
+            got, expected = batch.part(rows), whole.part(rows)
+            assert got.first == expected.first
+            torch.testing.assert_close((got.inputs, got.labels), (expected.inputs, expected.labels), rtol=0, atol=0)
+            resets = [torch.zeros_like(part.inputs).bool() if part.reset is None else part.reset for part in (got, expected)]
+            assert torch.equal(*resets)
+            ends += int(resets[0].sum())
+    assert ends >= 5
 
 
 def test_ranks_that_differ_are_named_on_all(one, text, folder):

@@ -78,7 +78,7 @@ def _trainer(model, data, options, module, group, stop):
     if options.checkpoint is not None:
         files = group.together(lambda: Checkpoints(options.checkpoint, options.checkpoints, group))
         files.check_shared()
-    batches = group.together(lambda: Batches(model, data, options.batch, options.length, group.device))
+    batches = group.together(lambda: Batches(model, data, options.batch, options.length, group))
     bar = bar_for(options.progress, model.task, scored_unit(data.description)[:-1]) if first else NoBar()
     metrics = group.together(lambda: Metrics(options.metrics, options.resume, first, options.callback, bar))
     placement = Placement(module, group, options.sharding, options.compile)
