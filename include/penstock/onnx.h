@@ -33,6 +33,7 @@ struct OnnxTensor {
 /// - Outputs: `logits` [B, T, O] or `forecast` [B, T, horizon, targets]; and `next_state`, which is the `state` of the
 ///   next call.
 /// - B and T are free.
+/// - Weights of int8 stay int8. Their LSTM layers with one head become an operator that onnxruntime alone has.
 /// - Numbers are floats. A column whose values are so large that a float would lose their changes is in doubles.
 /// - Metadata: the description of model and data as JSON under "penstock", as in model files, and the names of inputs,
 ///   targets and classes.

@@ -11,8 +11,8 @@
 /// Models whose layers have weights of int8: files of a quarter of the size, for CPUs that multiply bytes.
 namespace penstock {
 
-/// Returns the names of the layers whose matrices can be int8, in order: recurrent layers of built-in cells, linear
-/// layers and the head.
+/// Returns the names of the layers whose matrices can be int8, in order: the embedding, recurrent layers of built-in
+/// cells, linear layers and the head.
 std::vector<std::string> int8_layers(const Model& model);
 
 /// Returns what a model has lost against the one that is quantised, on data: 0.01 for one percent.
@@ -43,7 +43,8 @@ struct Quantized {
 
 /// Makes the matrices of a model int8. Calls `loss_of` once, and once for each layer if options want it or if too much
 /// is lost; the layers that lose most by themselves then stay as they are. The last call gets the returned model.
-/// Throws Error: unsupported if no layer can be int8; numerical, with what is lost, if `max_loss` cannot be kept.
+/// Throws Error: unsupported if no layer can be int8; numerical, with what is lost, if `max_loss` cannot be kept, or if
+/// the loss is not a number.
 Quantized quantize(const Model& model, const LossOf& loss_of, const QuantizeOptions& options = {});
 
 /// Returns the names of the nodes of a network whose matrices can be int8: recurrent layers, products with constant

@@ -71,27 +71,25 @@ cpu::Int8Matrix RecurrentBuilder::int8_tensor(const std::string& name, const std
   return {values, scales};
 }
 
-Place RecurrentBuilder::linear(const std::string& name, Place x, Index inputs, Index outputs, bool may_be_int8) {
-  const Place y = work(outputs);
-  if (may_be_int8 && is_int8(name, inputs)) {
-    add({.kind = Instruction::Kind::int8_linear,
-         .n = outputs,
-         .k = inputs,
-         .x = x,
-         .y = y,
-         .z = work(model_.int8->operand_bytes(inputs) / static_cast<Index>(sizeof(float))),
-         .bias = tensor(name + ".bias", {outputs}),
-         .int8 = int8_tensor(name + ".weight", {outputs, inputs})});
-    return y;
+void RecurrentBuilder::take_matrix(Instruction& to, const std::string& name, Index rows, Index columns, bool int8) {
+  if (int8) {
+    to.int8 = int8_tensor(name + ".weight", {rows, columns});
+  } else {
+    to.weight = tensor(name + ".weight", {rows, columns});
   }
-  add({.kind = Instruction::Kind::linear,
-       .n = outputs,
-       .k = inputs,
-       .x = x,
-       .y = y,
-       .weight = tensor(name + ".weight", {outputs, inputs}),
-       .bias = tensor(name + ".bias", {outputs})});
-  return y;
+}
+
+Place RecurrentBuilder::linear(const std::string& name, Place x, Index inputs, Index outputs, bool may_be_int8) {
+  Instruction product{.kind = Instruction::Kind::linear, .n = outputs, .k = inputs, .x = x, .y = work(outputs)};
+  const bool int8 = may_be_int8 && is_int8(name, inputs);
+  if (int8) {
+    product.kind = Instruction::Kind::int8_linear;
+    product.z = work(model_.int8->operand_bytes(inputs) / static_cast<Index>(sizeof(float)));
+  }
+  take_matrix(product, name, outputs, inputs, int8);
+  product.bias = tensor(name + ".bias", {outputs});
+  add(product);
+  return product.y;
 }
 
 Place RecurrentBuilder::convolution(const std::string& name, Place x, Index width, Index taps) {
@@ -224,12 +222,11 @@ void RecurrentBuilder::find_shared() {
 Place RecurrentBuilder::add_input(const std::string& prefix) {
   const Index width = of_.width;
   if (of_.vocabulary > 0) {
-    const Place y = work(width);
-    add({.kind = Instruction::Kind::embedding,
-         .n = width,
-         .y = y,
-         .weight = tensor(prefix + "embedding.weight", {of_.vocabulary, width})});
-    return y;
+    const std::string name = prefix + "embedding";
+    Instruction take{.kind = Instruction::Kind::embedding, .n = width, .y = work(width)};
+    take_matrix(take, name, of_.vocabulary, width, is_int8(name, width));
+    add(take);
+    return take.y;
   }
   Place x = model_.features;
   Index inputs = of_.input_size();

@@ -42,6 +42,8 @@ class RecurrentBuilder {
 
   void find_shared();
   Place add_input(const std::string& prefix);
+  /// Sets the weight [rows, columns] of a layer, of floats or of int8.
+  void take_matrix(Instruction& to, const std::string& name, Index rows, Index columns, bool int8);
   Place linear(const std::string& name, Place x, Index inputs, Index outputs, bool may_be_int8 = false);
   Place convolution(const std::string& name, Place x, Index width, Index taps);
   Place silu_gate(Place x, Index inner);

@@ -41,7 +41,7 @@ struct SharedColumn {
 /// One instruction of a step. What the members mean is up to the kind; x and y are vectors in the session.
 struct Instruction {
   enum class Kind : std::uint8_t {
-    embedding,     ///< y [n] = row `token` of weight
+    embedding,     ///< y [n] = row `token` of weight, or of int8
     linear,        ///< y [n] = weight [n, k] x [k] + bias
     int8_linear,   ///< The same by `int8`, with scratch at z
     norm,          ///< y [n] = RMS norm of x [n], after x += z if there is a z, with gain `weight`

@@ -146,7 +146,14 @@ void RecurrentSession::run(const Instruction& instruction, std::int32_t token) {
 }
 
 void RecurrentSession::embedding(const Instruction& instruction, std::int32_t token) {
-  std::copy_n(instruction.weight + token * instruction.n, instruction.n, at(instruction.y));
+  const Index n = instruction.n, row = token * n;
+  float* const y = at(instruction.y);
+  if (instruction.weight != nullptr) {
+    std::copy_n(instruction.weight + row, n, y);
+    return;
+  }
+  const float scale = instruction.int8.scales[token];
+  for (Index i = 0; i < n; ++i) y[i] = scale * static_cast<float>(instruction.int8.values[row + i]);
 }
 
 void RecurrentSession::linear(const Instruction& instruction) {

@@ -1,6 +1,7 @@
 // Recurrent and linear layers over weights of int8: each step is that of the oracle, whose products are sums of
 // integers, and sequences, batches and teams of threads compute the bits of single steps.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "backend/cpu/instruction_sets.h"
 #include "base/aligned.h"
 #include "base/random.h"
+#include "ops/pointwise/embedding.h"
 #include "ops/product/linear.h"
 #include "ops/recurrence/recurrence.h"
 #include "oracle/cells.h"
@@ -262,6 +264,19 @@ std::vector<std::string> built_in() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, Int8Layers, testing::ValuesIn(built_in()), test::test_name);
+
+TEST(Int8Embedding, RowsAreIntegersTimesTheirScale) {
+  const Embedding shape{.vocabulary = 3, .width = 2, .int8 = true};
+  const std::vector<std::int8_t> table = {1, -2, 3, 4, -127, 127};
+  const std::vector<float> scales = {0.5f, 0.0f, 0.25f};
+  const std::vector<std::int32_t> tokens = {2, 0, 99, 1, 2, 2};  // 99 is padding
+  const Index lengths[] = {2, 3};
+  std::vector<float> y(12, -1.0f);
+  run_op(embedding_forward(shape), {.rows = 2, .steps = 3, .flags = {CallFlag::lengths}},
+         {.batch = {.rows = 2, .steps = 3, .lengths = lengths}},
+         {reads(tokens), reads(table), reads(scales), y.data()});
+  EXPECT_THAT(y, testing::ElementsAre(-31.75f, 31.75f, 0.5f, -1.0f, 0, 0, 0, 0, -31.75f, 31.75f, -31.75f, 31.75f));
+}
 
 }  // namespace
 }  // namespace penstock::ops

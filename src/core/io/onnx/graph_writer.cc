@@ -19,8 +19,9 @@ const std::vector<Index> rows_of_channels = {0, 2, 1};  // [B, T, W] -> [B, W, T
 
 }  // namespace
 
-GraphWriter::GraphWriter(OnnxGraph& onnx, const graph::Graph& graph, std::span<const float> parameters)
-    : onnx_(onnx), graph_(graph), parameters_(parameters), names_(graph.values().size()) {
+GraphWriter::GraphWriter(OnnxGraph& onnx, const graph::Graph& graph, std::span<const float> parameters,
+                         const nn::Parameters<float>* int8)
+    : onnx_(onnx), graph_(graph), parameters_(parameters), int8_(int8), names_(graph.values().size()) {
   for (int i = 0; i < static_cast<int>(names_.size()); ++i) {
     const graph::Value& value = graph.value({i});
     if (value.home != Home::state_in || value.width == 0) continue;
@@ -82,6 +83,14 @@ std::span<const float> GraphWriter::parameter(int i) const {
   return parameters_.subspan(static_cast<std::size_t>(value.offset), static_cast<std::size_t>(value.width));
 }
 
+OnnxMatrix GraphWriter::int8_matrix(const std::string& name) const {
+  const nn::ParameterLayout& layout = int8_->layout();
+  const nn::ParameterEntry *const rows = layout.find(name), *const scales = layout.find(name + ".scale");
+  if (rows == nullptr) return {};  // a cell without it
+  const std::span<const float> of_rows = int8_->value(*scales);
+  return {{}, nn::int8_rows(*int8_, *rows), {of_rows.begin(), of_rows.end()}};
+}
+
 std::string GraphWriter::tensor(int i, const std::vector<Index>& shape) {
   const std::string& name = graph_.value(node_->reads[static_cast<std::size_t>(i)]).name;
   return onnx_.floats(name.substr(name.rfind('.') + 1), shape, parameter(i));
@@ -99,14 +108,25 @@ void GraphWriter::made(int i, const std::string& name) {
 
 void GraphWriter::write(const ops::Embedding& shape) {
   using Of = ops::EmbeddingOperand;
-  made(Of::y, onnx_.node("Gather", {tensor(Of::table, {shape.vocabulary, shape.width}), read(Of::tokens)}));
+  const std::string& tokens = read(Of::tokens);
+  if (!shape.int8) {
+    made(Of::y, onnx_.node("Gather", {tensor(Of::table, {shape.vocabulary, shape.width}), tokens}));
+    return;
+  }
+  const OnnxMatrix table = int8_matrix(graph_.value(node_->reads[Of::table]).name);
+  const std::string rows =
+      onnx_.node("Gather", {onnx_.bytes("weight", {shape.vocabulary, shape.width}, table.int8), tokens});
+  const std::string scales =
+      onnx_.node("Gather", {onnx_.floats("weight.scale", {shape.vocabulary, 1}, table.scales), tokens});
+  made(ops::Int8EmbeddingOperand::y, onnx_.node("Mul", {onnx_.cast(rows, "float"), scales}));
 }
 
 void GraphWriter::write(const ops::Linear& shape) {
-  const std::vector<float> weight = transposed(parameter(ops::LinearOperand::weight), shape.outputs, shape.inputs);
-  const std::string product = onnx_.node(
-      "MatMul", {read(ops::LinearOperand::x), onnx_.floats("weight", {shape.inputs, shape.outputs}, weight)});
-  made(ops::LinearOperand::y, onnx_.node("Add", {product, tensor(ops::LinearOperand::bias, {shape.outputs})}));
+  using Of = ops::LinearOperand;
+  const OnnxMatrix weight =
+      shape.int8 ? int8_matrix(graph_.value(node_->reads[Of::weight]).name) : OnnxMatrix{parameter(Of::weight), {}, {}};
+  const std::string product = add_product(onnx_, read(Of::x), "weight", weight, shape.outputs, shape.inputs);
+  made(Of::y, onnx_.node("Add", {product, tensor(Of::bias, {shape.outputs})}));
 }
 
 void GraphWriter::write(const ops::ResidualNorm& shape) {
@@ -148,9 +168,15 @@ void GraphWriter::write(const ops::CausalConvolution& shape) {
 
 void GraphWriter::write(const ops::Recurrence& shape) {
   using Of = ops::ForwardOperand;
-  const OnnxRecurrentWeights weights = {parameter(Of::weight_ih), parameter(Of::weight_hh), parameter(Of::bias_ih),
-                                        parameter(Of::bias_hh)};
   const std::string name = graph_.value(node_->writes.front()).name;
+  OnnxRecurrentWeights weights = {{parameter(Of::weight_ih), {}, {}},
+                                  {parameter(Of::weight_hh), {}, {}},
+                                  parameter(Of::bias_ih),
+                                  parameter(Of::bias_hh)};
+  if (shape.int8) {
+    weights.ih = int8_matrix(name + ".weight_ih");
+    weights.hh = int8_matrix(name + ".weight_hh");
+  }
   const Index count = shape.state_size() / shape.hidden;
   std::vector<std::string> states = {read(Of::state_in)};
   if (count > 1) states = onnx_.node(static_cast<int>(count), "Split", {read(Of::state_in)}, {{"axis", 1}});

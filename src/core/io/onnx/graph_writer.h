@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "io/onnx/int8_to_onnx.h"
 #include "io/onnx/onnx_graph.h"
+#include "nn/model/parameters.h"
 #include "ops/pointwise/causal_convolution.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/embedding.h"
@@ -22,8 +24,9 @@ namespace penstock::io {
 /// [B, T, width], states [B, width].
 class GraphWriter {
  public:
-  /// `parameters`: the flat array of the values of Home::values.
-  GraphWriter(OnnxGraph& onnx, const graph::Graph& graph, std::span<const float> parameters);
+  /// `parameters`: the flat array of the values of Home::values. `int8`: the parameters again if some are int8.
+  GraphWriter(OnnxGraph& onnx, const graph::Graph& graph, std::span<const float> parameters,
+              const nn::Parameters<float>* int8 = nullptr);
 
   /// Writes all nodes. `input`: name of Home::tokens or Home::features; `state`: name of the state [B, S], empty for a
   /// graph without one.
@@ -55,6 +58,8 @@ class GraphWriter {
   // Operands of the current node.
   const std::string& read(int i) const;
   std::span<const float> parameter(int i) const;
+  /// Returns a matrix of int8 by its name.
+  OnnxMatrix int8_matrix(const std::string& name) const;
   /// Adds a parameter unchanged, under its name.
   std::string tensor(int i, const std::vector<Index>& shape);
   void made(int i, const std::string& name);
@@ -62,6 +67,7 @@ class GraphWriter {
   OnnxGraph& onnx_;
   const graph::Graph& graph_;
   std::span<const float> parameters_;
+  const nn::Parameters<float>* int8_;
   std::vector<std::string> names_;  // [values]
   const graph::Node* node_ = nullptr;
   std::vector<graph::ValueId> carried_;   // incoming states, in order

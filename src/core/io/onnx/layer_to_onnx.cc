@@ -137,11 +137,12 @@ const StandardOperator* standard_operator(std::string_view cell) {
 }
 
 /// Rows of a matrix or values of a bias, gate by gate in another order; zeros where there are none.
-std::vector<float> in_order(std::span<const float> values, const std::vector<Index>& gates, Index per_gate) {
-  std::vector<float> result;
+template <class T>
+std::vector<T> in_order(std::span<const T> values, const std::vector<Index>& gates, Index per_gate) {
+  std::vector<T> result;
   for (const Index gate : gates) {
     if (values.empty()) {
-      result.insert(result.end(), static_cast<std::size_t>(per_gate), 0.0f);
+      result.insert(result.end(), static_cast<std::size_t>(per_gate), T(0));
     } else {
       const auto part = values.subspan(static_cast<std::size_t>(gate * per_gate), static_cast<std::size_t>(per_gate));
       result.insert(result.end(), part.begin(), part.end());
@@ -183,22 +184,19 @@ class Layer {
 
   OnnxRecurrentValues write_standard(const StandardOperator& standard, const std::string& x, const Names& states) {
     const Index hidden = shape_.hidden, all = cell_.info.gates * hidden;
-    const auto matrix = [&](const char* what, std::span<const float> values, Index width) {
-      return graph_.floats(what, {1, all, width}, in_order(values, standard.gates, hidden * width));
-    };
     std::vector<float> bias = in_order(weights_.bias_ih, standard.gates, hidden);
     const std::vector<float> recurrent_bias = in_order(weights_.bias_hh, standard.gates, hidden);
     bias.insert(bias.end(), recurrent_bias.begin(), recurrent_bias.end());
     // The operators take one axis more, of directions, and steps before rows.
     const std::string first = graph_.integers({0}), second = graph_.integers({1});
-    Names reads = {graph_.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}}),
-                   matrix("weight_ih", weights_.ih, shape_.input), matrix("weight_hh", weights_.hh, hidden),
+    Names reads = {graph_.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}}), "", "",
                    graph_.floats("bias", {1, 2 * all}, bias), ""};
     for (const std::string& each : states) reads.push_back(graph_.node("Unsqueeze", {each, first}));
+    const std::string op = add_matrices(standard, reads);
     OnnxAttributes attributes = standard.attributes;
     attributes.emplace_back("hidden_size", hidden);
     attributes.emplace_back("direction", shape_.reverse ? "reverse" : "forward");
-    const Names made = graph_.node(1 + cell_.states(), standard.op, reads, attributes);
+    const Names made = graph_.node(1 + cell_.states(), op, reads, attributes);
     const std::string y =
         graph_.node("Transpose", {graph_.node("Squeeze", {made[0], second})}, {{"perm", std::vector<Index>{1, 0, 2}}});
     Names next;
@@ -206,11 +204,39 @@ class Layer {
     return {y, next};
   }
 
+  /// Sets the reads of an operator that are its matrices. Returns its name.
+  std::string add_matrices(const StandardOperator& standard, Names& reads) {
+    const Index hidden = shape_.hidden, all = cell_.info.gates * hidden;
+    const bool dynamic = shape_.int8 && std::string_view(standard.op) == "LSTM";
+    constexpr std::size_t first_scale = 8;   // in the operator's order
+    if (dynamic) reads.resize(first_scale);  // without peepholes
+    for (std::size_t i = 0; i < 2; ++i) {
+      const OnnxMatrix& of = i == 0 ? weights_.ih : weights_.hh;
+      const char* const name = i == 0 ? "weight_ih" : "weight_hh";
+      const Index width = i == 0 ? shape_.input : hidden;
+      std::string& read = reads[i + 1];
+      if (!shape_.int8) {
+        read = graph_.floats(name, {1, all, width}, in_order(of.floats, standard.gates, hidden * width));
+        continue;
+      }
+      const auto rows = in_order(std::span<const std::int8_t>(of.int8), standard.gates, hidden * width);
+      const auto scales = in_order(std::span<const float>(of.scales), standard.gates, hidden);
+      if (!dynamic) {
+        read = add_rounded(graph_, name, {1, all, width}, rows, {1, all, 1}, scales);
+        continue;
+      }
+      const std::vector<std::int8_t> zeros(static_cast<std::size_t>(all));
+      read = graph_.bytes(name, {1, width, all}, transposed(std::span<const std::int8_t>(rows), all, width));
+      reads.push_back(graph_.floats(name + std::string(".scale"), {1, all}, scales));
+      reads.push_back(graph_.bytes(name + std::string(".zero"), {1, all}, zeros));
+    }
+    return dynamic ? fmt::format("{}.DynamicQuantizeLSTM", kOnnxRuntime) : standard.op;
+  }
+
   /// W x + bias_ih of all steps, [B, T, H] of each gate.
   Names of_input(const std::string& x) {
     const Index all = cell_.info.gates * shape_.hidden;
-    std::string wx = graph_.node(
-        "MatMul", {x, graph_.floats("weight_ih", {shape_.input, all}, transposed(weights_.ih, all, shape_.input))});
+    std::string wx = add_product(graph_, x, "weight_ih", weights_.ih, all, shape_.input);
     if (!weights_.bias_ih.empty()) {
       wx = graph_.node("Add",
                        {wx, graph_.floats("bias_ih", {all}, weights_.bias_ih.first(static_cast<std::size_t>(all)))});
@@ -304,18 +330,27 @@ class Layer {
   /// R h + bias_hh, [B, H] of each gate from `begin` to `end`.
   void of_state(OnnxGraph& body, const std::string& h, int begin, int end, Symbol* recurrent) const {
     const Index D = shape_.hidden / shape_.heads, heads = shape_.heads, gates = end - begin;
-    // [heads, D, gates * D], of R [heads, G * D, D]; of one head without its axis
-    std::vector<float> matrices;
-    for (Index head = 0; head < heads; ++head) {
-      const Index first = (head * cell_.info.gates + begin) * D * D;
-      const auto rows = weights_.hh.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(gates * D * D));
-      const std::vector<float> matrix = transposed(rows, gates * D, D);
-      matrices.insert(matrices.end(), matrix.begin(), matrix.end());
+    // From R [heads, G * D, columns] [heads, columns, gates * D], where columns are D of weights and 1 of scales.
+    const auto of_gates = [&]<class T>(std::span<const T> values, Index columns) {
+      std::vector<T> matrices;
+      const auto size = static_cast<std::size_t>(gates * D * columns);
+      for (Index head = 0; head < heads; ++head) {
+        const auto first = static_cast<std::size_t>((head * cell_.info.gates + begin) * D * columns);
+        const std::vector<T> matrix = transposed(values.subspan(first, size), gates * D, columns);
+        matrices.insert(matrices.end(), matrix.begin(), matrix.end());
+      }
+      return matrices;
+    };
+    const std::string suffix = begin == 0 ? "" : ".second", name = "weight_hh" + suffix;
+    std::vector<Index> extents = {heads, D, gates * D}, of_scales = {heads, 1, gates * D};
+    if (heads == 1) {
+      extents.erase(extents.begin());
+      of_scales.erase(of_scales.begin());
     }
-    const std::string suffix = begin == 0 ? "" : ".second";
-    std::vector<Index> extents = {heads, D, gates * D};
-    if (heads == 1) extents.erase(extents.begin());
-    const std::string weight = body.floats("weight_hh" + suffix, extents, matrices);
+    const std::string weight =
+        shape_.int8 ? add_rounded(body, name, extents, of_gates(std::span<const std::int8_t>(weights_.hh.int8), D),
+                                  of_scales, of_gates(std::span<const float>(weights_.hh.scales), 1))
+                    : body.floats(name, extents, of_gates(weights_.hh.floats, D));
     std::string rh = heads == 1 ? body.node("MatMul", {h, weight}) : of_heads(body, h, weight, gates);
     if (!weights_.bias_hh.empty()) {
       const auto bias = weights_.bias_hh.subspan(static_cast<std::size_t>(begin * shape_.hidden),

@@ -121,7 +121,8 @@ class ModelWriter {
     nn::GraphBuilder builder({});
     const nn::ModelEnds ends = nn::add_model(builder, model_.spec, model_.data, graph::Home::outputs);
     const graph::Graph network = builder.take_graph();
-    GraphWriter writer(graph_, network, std::as_const(*model_.parameters).values());
+    const nn::Parameters<float>& parameters = *model_.parameters;
+    GraphWriter writer(graph_, network, parameters.values(), &parameters);
     const Index state = writer.state_size();
     const std::string input = add_input();
     if (state > 0) {
@@ -215,12 +216,6 @@ class ModelWriter {
 }  // namespace io
 
 OnnxModel to_onnx(const Model& model, const OnnxOptions& options) {
-  if (!model.spec().int8.empty()) {
-    fail(
-        ErrorCode::unsupported,
-        "weights of int8 are not written as ONNX: write the model that was quantised, and let the program that runs it "
-        "quantise it");
-  }
   if (const auto own = model.of_series(io::described(model.data(), options))) return to_onnx(*own, {});
   return io::ModelWriter(model.impl(), options).write();
 }

@@ -20,7 +20,7 @@ constexpr int name = 1, integer = 3, text = 4, graph = 6, integers = 8, texts = 
 constexpr int type_integer = 2, type_text = 3, type_graph = 5, type_integers = 7, type_texts = 8;
 }  // namespace attribute_field
 namespace node_field {
-constexpr int input = 1, output = 2, name = 3, op = 4, attribute = 5;
+constexpr int input = 1, output = 2, name = 3, op = 4, attribute = 5, domain = 7;
 }
 namespace graph_field {
 constexpr int node = 1, name = 2, constant = 5, input = 11, output = 12;
@@ -34,10 +34,10 @@ constexpr int name = 1, type = 2, description = 3;
 namespace type_field {
 constexpr int tensor = 1, element = 1, shape = 2, extent = 1, number = 1, symbol = 2;
 }
-constexpr int type_float = 1, type_int64 = 7, type_bool = 9, type_double = 11;
+constexpr int type_float = 1, type_uint8 = 2, type_int8 = 3, type_int64 = 7, type_bool = 9, type_double = 11;
 
 int type_number(const std::string& name) {
-  return name == "int64" ? type_int64 : name == "double" ? type_double : type_float;
+  return name == "int64" ? type_int64 : name == "double" ? type_double : name == "uint8" ? type_uint8 : type_float;
 }
 
 static_assert(std::endian::native == std::endian::little, "raw tensors of ONNX are little-endian");
@@ -66,6 +66,12 @@ std::string encoded_value(const OnnxTensor& tensor) {
   value.bytes(value_field::name, tensor.name).message(value_field::type, type);
   if (!tensor.description.empty()) value.bytes(value_field::description, tensor.description);
   return value.encoded();
+}
+
+void require_size(const std::vector<Index>& shape, std::size_t size) {
+  Index count = 1;
+  for (const Index n : shape) count *= n;
+  if (count != static_cast<Index>(size)) throw std::logic_error("a tensor of another size than its shape");
 }
 
 ProtobufMessage attribute(const std::string& name, int type) {
@@ -97,14 +103,6 @@ OnnxAttribute::OnnxAttribute(const std::string& name, const std::vector<std::str
 OnnxAttribute OnnxAttribute::graph(const std::string& name, const std::string& encoded) {
   OnnxAttribute result;
   result.encoded_ = attribute(name, attribute_field::type_graph).bytes(attribute_field::graph, encoded).encoded();
-  return result;
-}
-
-std::vector<float> transposed(std::span<const float> values, Index rows, Index columns) {
-  std::vector<float> result;
-  for (Index j = 0; j < columns; ++j) {
-    for (Index i = 0; i < rows; ++i) result.push_back(values[static_cast<std::size_t>(i * columns + j)]);
-  }
   return result;
 }
 
@@ -165,10 +163,23 @@ std::string OnnxGraph::flags(const std::vector<bool>& values) {
 }
 
 std::string OnnxGraph::floats(const std::string& name, const std::vector<Index>& shape, std::span<const float> values) {
-  Index count = 1;
-  for (const Index n : shape) count *= n;
-  if (count != static_cast<Index>(values.size())) throw std::logic_error("a tensor of another size than its shape");
+  require_size(shape, values.size());
   return constant(free_name(name), type_float, shape, raw(values));
+}
+
+std::string OnnxGraph::bytes(const std::string& name, const std::vector<Index>& shape,
+                             std::span<const std::int8_t> values) {
+  require_size(shape, values.size());
+  return constant(free_name(name), type_int8, shape, raw(values));
+}
+
+std::string OnnxGraph::byte(std::uint8_t value) {
+  std::string& name = known_constants_[fmt::format("byte {}", value)];
+  if (name.empty()) {
+    name = constant(fmt::format("{}byte_{}", prefix_, value), type_uint8, {},
+                    raw(std::span<const std::uint8_t>(&value, 1)));
+  }
+  return name;
 }
 
 std::string OnnxGraph::doubles(const std::string& name, std::span<const double> values) {
@@ -183,6 +194,10 @@ std::string OnnxGraph::free_name(const std::string& name) {
   const std::string full = prefix_ + name;
   const auto taken = [&](const Constant& each) { return each.name == full; };
   return std::ranges::any_of(constants_, taken) ? fmt::format("{}_{}", full, made_++) : full;
+}
+
+bool OnnxGraph::needs_onnxruntime() const {
+  return std::ranges::any_of(nodes_, [](const Node& node) { return node.op.starts_with(kOnnxRuntime); });
 }
 
 std::string OnnxGraph::encoded(const std::string& name) const {
@@ -202,7 +217,13 @@ std::string OnnxGraph::encoded(const std::string& name) const {
     ProtobufMessage message;
     for (const std::string& input : (*node)->inputs) message.bytes(node_field::input, input);
     for (const std::string& output : (*node)->outputs) message.bytes(node_field::output, output);
-    message.bytes(node_field::name, (*node)->outputs.front()).bytes(node_field::op, (*node)->op);
+    message.bytes(node_field::name, (*node)->outputs.front());
+    const std::string& op = (*node)->op;
+    if (op.starts_with(kOnnxRuntime)) {
+      message.bytes(node_field::op, op.substr(kOnnxRuntime.size() + 1)).bytes(node_field::domain, kOnnxRuntime);
+    } else {
+      message.bytes(node_field::op, op);
+    }
     for (const OnnxAttribute& attribute : (*node)->attributes)
       message.bytes(node_field::attribute, attribute.encoded());
     graph.message(graph_field::node, message);

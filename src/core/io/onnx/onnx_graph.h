@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/onnx.h"
@@ -30,7 +32,18 @@ class OnnxAttribute {
 using OnnxAttributes = std::vector<OnnxAttribute>;
 
 /// Returns values [rows, columns] as [columns, rows]. ONNX multiplies by matrices from the right.
-std::vector<float> transposed(std::span<const float> values, Index rows, Index columns);
+template <class T>
+std::vector<T> transposed(std::span<const T> values, Index rows, Index columns) {
+  std::vector<T> result;
+  result.reserve(values.size());
+  for (Index j = 0; j < columns; ++j) {
+    for (Index i = 0; i < rows; ++i) result.push_back(values[static_cast<std::size_t>(i * columns + j)]);
+  }
+  return result;
+}
+
+/// What operators begin with that only onnxruntime has, such as "com.microsoft.DynamicQuantizeLSTM".
+inline constexpr std::string_view kOnnxRuntime = "com.microsoft";
 
 /// A graph of ONNX operators. Values are identified by unique names.
 class OnnxGraph {
@@ -42,7 +55,7 @@ class OnnxGraph {
   void enter(const std::string& prefix) { prefix_ = prefix; }
 
   /// Adds a node and returns the name of its output, or of its first `outputs` outputs. An empty input name means an
-  /// absent input.
+  /// absent input. An operator of onnxruntime alone begins with kOnnxRuntime.
   std::string node(const std::string& op, const std::vector<std::string>& inputs,
                    const OnnxAttributes& attributes = {});
   std::vector<std::string> node(int outputs, const std::string& op, const std::vector<std::string>& inputs,
@@ -55,8 +68,10 @@ class OnnxGraph {
   /// Adds a tensor of weights. `name` is changed if it exists already.
   std::string floats(const std::string& name, const std::vector<Index>& shape, std::span<const float> values);
   std::string doubles(const std::string& name, std::span<const double> values);
+  std::string bytes(const std::string& name, const std::vector<Index>& shape, std::span<const std::int8_t> values);
+  std::string byte(std::uint8_t value);
 
-  /// Casts a value to "float" or "double".
+  /// Casts a value to "float", "double" or "uint8".
   std::string cast(const std::string& value, const std::string& type);
 
   void input(OnnxTensor tensor) { inputs_.push_back(std::move(tensor)); }
@@ -64,6 +79,9 @@ class OnnxGraph {
   void output(OnnxTensor tensor, const std::string& value);
   const std::vector<OnnxTensor>& inputs() const { return inputs_; }
   const std::vector<OnnxTensor>& outputs() const { return outputs_; }
+
+  /// Returns whether a node needs onnxruntime.
+  bool needs_onnxruntime() const;
 
   /// Returns the encoded graph, without nodes and constants that no output needs.
   std::string encoded(const std::string& name) const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
@@ -37,6 +38,10 @@ class Int8LayerChoice {
       leave_worst(*options.max_loss, loss);
       made = model_.with_int8(chosen());
       loss = loss_of_(made);
+    }
+    if (std::isnan(loss)) {
+      fail(ErrorCode::numerical,
+           "the loss is not a number: outputs for this data are not finite, or nothing is scored");
     }
     return {std::move(made), loss, std::move(layers_)};
   }

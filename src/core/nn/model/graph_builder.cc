@@ -147,12 +147,19 @@ ValueId GraphBuilder::take_column_sums(ValueId of) {
 
 ValueId GraphBuilder::embedding(const std::string& name, Index vocabulary, Index width) {
   constexpr double deviation = 0.3;
-  const ops::Embedding shape{vocabulary, width};
-  const Parameter table =
-      parameter(name + ".weight", {vocabulary, width}, true, {Initial::Kind::normal, deviation, {}});
+  const ops::Embedding shape{vocabulary, width, is_int8(name, width)};
+  Parameter table;
+  Int8Parameter rows;
+  if (shape.int8) {
+    rows = int8_parameter(name + ".weight", {vocabulary, width});
+  } else {
+    table = parameter(name + ".weight", {vocabulary, width}, true, {Initial::Kind::normal, deviation, {}});
+  }
   const ValueId tokens = external("tokens", Home::tokens, Extent::positions, 1, DType::i32);
   const ValueId y = activation(name, width);
-  node(ops::embedding_forward(shape), {tokens, table.cast}, {y}, Phase::forward);
+  std::vector<ValueId> reads = {tokens, table.cast};
+  if (shape.int8) reads = {tokens, rows.values, rows.scales};
+  node(ops::embedding_forward(shape), reads, {y}, Phase::forward);
   on_backward([=, this] {
     node(ops::embedding_backward(shape), {tokens, gradient_of(y)}, {table.gradient}, Phase::backward);
   });

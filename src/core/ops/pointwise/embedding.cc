@@ -14,20 +14,37 @@ void check_token(std::int32_t token, Index b, Index t, Index vocabulary) {
           vocabulary - 1);
 }
 
-template <class Real>
-void forward(const Embedding& shape, const Call& call, const Operands& memory) {
-  const auto* const tokens = memory.get<const std::int32_t>(EmbeddingOperand::tokens);
-  const auto* const table = memory.get<const Real>(EmbeddingOperand::table);
-  auto* const y = memory.get<Real>(EmbeddingOperand::y);
+/// Writes y [B, T, width]: `copy_row` writes the row of a token.
+template <class Real, class CopyRow>
+void look_up(const Embedding& shape, const Call& call, const std::int32_t* tokens, Real* y, const CopyRow& copy_row) {
   const Index width = shape.width;
   check_tokens(call.batch, tokens, shape.vocabulary);
   for_positions(call.threads, call.batch, width, [&](Index r, Index b, Index t) {
     if (t < row_length(call.batch, b)) {
-      std::copy_n(table + tokens[r] * width, width, y + r * width);
+      copy_row(tokens[r], y + r * width);
     } else {
       std::fill_n(y + r * width, width, Real(0));
     }
   });
+}
+
+template <class Real>
+void forward(const Embedding& shape, const Call& call, const Operands& memory) {
+  const auto* const table = memory.get<const Real>(EmbeddingOperand::table);
+  const auto copy_row = [&](std::int32_t token, Real* y) { std::copy_n(table + token * shape.width, shape.width, y); };
+  look_up(shape, call, memory.get<const std::int32_t>(EmbeddingOperand::tokens), memory.get<Real>(EmbeddingOperand::y),
+          copy_row);
+}
+
+void forward_int8(const Embedding& shape, const Call& call, const Operands& memory) {
+  using Of = Int8EmbeddingOperand;
+  const auto* const table = memory.get<const std::int8_t>(Of::table);
+  const auto* const scales = memory.get<const float>(Of::scales);
+  const auto copy_row = [&](std::int32_t token, float* y) {
+    std::transform(table + token * shape.width, table + (token + 1) * shape.width, y,
+                   [scale = scales[token]](std::int8_t weight) { return scale * static_cast<float>(weight); });
+  };
+  look_up(shape, call, memory.get<const std::int32_t>(Of::tokens), memory.get<float>(Of::y), copy_row);
 }
 
 template <class Real>
@@ -59,6 +76,15 @@ void check_tokens(const Batch& batch, const std::int32_t* tokens, Index vocabula
 }
 
 Op embedding_forward(const Embedding& shape) {
+  if (shape.int8) {
+    return {
+        .name = "embedding",
+        .prepare =
+            [shape](const Target&) {
+              return simple([shape](const Call& call, const Operands& memory) { forward_int8(shape, call, memory); });
+            },
+        .definition = shape};
+  }
   return {.name = "embedding",
           .prepare = prepared_by(shape, cuda_embedding_forward,
                                  [](auto real, const auto&... given) { forward<decltype(real)>(given...); }),

@@ -8,6 +8,7 @@ namespace penstock::ops {
 struct Embedding {
   Index vocabulary = 1;
   Index width = 1;
+  bool int8 = false;  ///< CPUs, forward passes: the table is int8, and each of its rows has a scale.
 };
 
 /// Throws Error(invalid_argument) naming the first token of the batch, in the host's memory, that is outside the
@@ -17,6 +18,7 @@ void check_tokens(const Batch& batch, const std::int32_t* tokens, Index vocabula
 // clang-format off
 /// Reads tokens [B, T] and writes y [B, T, width], zero beyond a row's length.
 struct EmbeddingOperand { enum : int { tokens, table, y }; };
+struct Int8EmbeddingOperand { enum : int { tokens, table, scales, y }; };
 Op embedding_forward(const Embedding& shape);
 /// Reads the tokens and dy, writes dtable.
 struct EmbeddingBackwardOperand { enum : int { tokens, dy, dtable }; };
