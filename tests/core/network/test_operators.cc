@@ -48,9 +48,7 @@ TEST_P(NetworkOperators, FunctionsOfOneNumber) {
       {"Floor", [](double v) { return std::floor(v); }},
       {"Ceil", [](double v) { return std::ceil(v); }},
       {"Round", [](double v) { return std::nearbyint(v); }},
-      {"Sign", [](double v) { return v > 0   ? 1
-                                     : v < 0 ? -1
-                                             : 0; }},
+      {"Sign", [](double v) { return (v > 0) - (v < 0); }},
       {"Sin", [](double v) { return std::sin(v); }},
       {"Cos", [](double v) { return std::cos(v); }},
       {"Erf", [](double v) { return std::erf(v); }},

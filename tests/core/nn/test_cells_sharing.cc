@@ -205,5 +205,22 @@ TEST(Overlaps, AreRefusedAndNeighboursAreNot) {
                [&] { call(whole, {behind.data}); });
 }
 
+TEST(Overlaps, OfGivenStatesAndTheLastOnesAreRefused) {
+  constexpr Index width = 8;
+  const Recurrent<float> network({.cell = "gru", .input_size = width, .hidden_size = width});
+  Floats x = random_floats(rows * steps * width, 3);
+  Floats y(x.size()), states(2 * rows * width), last(rows * width);
+  const std::vector<std::uint8_t> reset(rows * steps, 1);
+  const Batch batch{.rows = rows, .steps = steps, .reset = reset.data(), .restarts = Restarts::rows};
+  const auto forward = [&](float* state_out) {
+    const auto to = View::batch_first(y.data(), steps, width);
+    network.forward(batch, View::batch_first(x.data(), steps, width), to, states.data(), state_out);
+  };
+  for (const Index at : {Index{0}, rows * width}) {
+    expect_error(ErrorCode::invalid_argument, "state_out must not overlap state_in", [&] { forward(&states[at]); });
+  }
+  forward(last.data());
+}
+
 }  // namespace
 }  // namespace penstock

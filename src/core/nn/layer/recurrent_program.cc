@@ -126,9 +126,6 @@ void RecurrentProgram::Impl::check(const Forward& call) const {
   check_sequence("y", call.y, spec.output_size(), form.y);
   check_state("state_in", call.state_in, entering_rows());
   check_state("state_out", call.state_out, form.rows);
-  if (form.restarts != Restarts::zeros) {  // later layers read the given states
-    ops::require_no_overlap({"state_out", call.state_out}, {{"state_in", call.state_in}});
-  }
   require(static_cast<bool>(call.states) == form.has(CallFlag::every_state), "states must be {} by the program's form",
           form.has(CallFlag::every_state) ? "there" : "null");
   if (call.states) check_every_state("states", call.states);
@@ -156,6 +153,9 @@ void RecurrentProgram::Impl::check(const Backward& call) const {
 void RecurrentProgram::Impl::check_places(const Forward& call) {
   ops::require_no_overlap({"y", call.y}, {{"x", call.x}});
   ops::require_no_overlap({"states", call.states}, {{"x", call.x}, {"y", call.y}});
+  if (call.batch.restarts != Restarts::zeros) {  // later layers read the given states
+    ops::require_no_overlap({"state_out", call.state_out}, {{"state_in", call.state_in}});
+  }
 }
 
 void RecurrentProgram::Impl::check_places(const Backward& call) {

@@ -136,11 +136,7 @@ void DenseBackwardExecutable::run_loop(const DenseBackward& call, DeviceAddress 
   const bool whole = batch.tape_steps == 0;
   require(whole || plan_.algorithm == plan::DenseAlgorithm::head || plan_.algorithm == plan::DenseAlgorithm::cluster,
           "some steps of many are run by heads or clusters, not by {}", plan::to_string(plan_.algorithm));
-  require(problem.rows == problem_.rows && (whole ? batch.positions() : batch.rows * batch.tape_steps) == positions_ &&
-              problem.alignment >= problem_.alignment && problem.ragged == problem_.ragged &&
-              problem.sorted == problem_.sorted && problem.reset == problem_.reset &&
-              problem.restarts == problem_.restarts && (problem_.every_state || !problem.every_state) &&
-              problem.clipped == problem_.clipped,
+  require(can_run(problem_, problem) && (whole ? batch.positions() : batch.rows * batch.tape_steps) == positions_,
           "the call must have the {} rows, {} positions and alignment of {} bytes that were prepared, and lengths, "
           "resets, gradients of every state and a limit of gradients or none as there",
           problem_.rows, positions_, problem_.alignment);

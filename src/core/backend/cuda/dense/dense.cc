@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <tuple>
 
 #include "base/check.h"
 
@@ -253,6 +254,15 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
   alignment.add(call.drh);
   problem.alignment = alignment.all;
   return problem;
+}
+
+bool can_run(const plan::GpuDenseProblem& prepared, const plan::GpuDenseProblem& call) {
+  const auto form = [](const plan::GpuDenseProblem& of) {
+    return std::tie(of.rows, of.training, of.ragged, of.sorted, of.reset, of.restarts, of.clipped);
+  };
+  const bool without_gradients = prepared.backward && !call.every_state;
+  return form(prepared) == form(call) && call.alignment >= prepared.alignment &&
+         (call.every_state == prepared.every_state || without_gradients);
 }
 
 }  // namespace penstock::cuda

@@ -136,6 +136,9 @@ KernelSource pass_source(const plan::GpuDenseProblem& problem, const plan::GpuDe
 /// Returns the planner's problem of a call. Throws Error(invalid_argument) if the call does not fit the spec.
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);
 plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spec);
+/// Returns whether what was prepared for a problem runs a call of another one, which differs in addresses or steps
+/// alone.
+bool can_run(const plan::GpuDenseProblem& prepared, const plan::GpuDenseProblem& call);
 
 /// Returns the floats of DenseTape::states of a position.
 Index taped_floats(const plan::CellTraits& cell, Index hidden, Index heads);

@@ -60,14 +60,10 @@ std::size_t DenseForwardExecutable::workspace_bytes() const {
 void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock dense forward");
   const plan::GpuDenseProblem problem = problem_of(call, spec_);
-  require(
-      problem.rows == problem_.rows && problem.alignment >= problem_.alignment &&
-          problem.training == problem_.training && problem.ragged == problem_.ragged &&
-          problem.sorted == problem_.sorted && problem.reset == problem_.reset &&
-          problem.restarts == problem_.restarts && problem.every_state == problem_.every_state,
-      "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets, a tape "
-      "and every state or none as there",
-      problem_.rows, problem_.alignment);
+  require(can_run(problem_, problem),
+          "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets, a "
+          "tape and every state or none as there",
+          problem_.rows, problem_.alignment);
   const Index size = plan::size_of(spec_.storage);
   DenseForwardArguments arguments{};
   arguments.rows = dense_rows(call.batch, order_.run(call.batch, workspace, stream));
