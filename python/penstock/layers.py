@@ -57,11 +57,16 @@ class Tape:
         dtype: ``"float32"`` or ``"float64"``, the dtype of the layers.
     """
 
-    __slots__ = ("_tape", "dtype")
+    #: The gradient of ``reset_to``, in its shape with an axis for several states, once :meth:`Recurrent.backward` has
+    #: run. None: ``forward`` had no ``reset_to``.
+    reset_to_gradient: NDArray | None
+
+    __slots__ = ("_tape", "dtype", "reset_to_gradient")
 
     def __init__(self, dtype: DTypeLike = "float32") -> None:
         self.dtype = _dtype_name(dtype)
         self._tape: Any = _TAPES[self.dtype]()
+        self.reset_to_gradient = None
 
     def __repr__(self) -> str:
         return f"Tape(dtype='{self.dtype}')"
@@ -145,6 +150,7 @@ class _Network:
         lengths: ArrayLike | None = None,
         cu_seqlens: ArrayLike | None = None,
         reset_mask: ArrayLike | None = None,
+        reset_to: State | None = None,
         layout: Layout = "batch_first",
         tape: Tape | None = None,
         out: Buffer | None = None,
@@ -166,11 +172,13 @@ class _Network:
                 and minLSTM only), or ``"auto"`` (the fastest by the planner's estimate).
             device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``, for arrays in CPU memory. On a GPU, ``x`` and
                 ``y`` are copied; this needs float32. ``"auto"``: the device with the lower estimated time, copies
-                included (:meth:`choose_device`); with a tape the CPU.
+                included (:meth:`choose_device`); with a tape or ``reset_to`` the CPU.
             lengths: int64 ``[B]``: number of steps of each row. Later steps are never read and are zero in ``y``.
             cu_seqlens: int64 ``[B + 1]``: row ``b`` has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
-            reset_mask: bool, with the shape of ``x`` without channels. True resets the state to zero before this step.
-                To start again at other states, make each part a row: ``cu_seqlens`` and ``h0``.
+            reset_mask: bool, with the shape of ``x`` without channels. True resets the state before this step.
+            reset_to: The state with which ``reset_mask`` starts again. One for all rows has the shape of ``h0`` without
+                the axis B, one for each row that of ``h0``; one for each step, read at the resets only, has an axis T
+                behind B. :attr:`Tape.reset_to_gradient` is its gradient. None: zeros. ``cu_seqlens`` is not supported.
             layout: ``"batch_first"``, or ``"time_first"`` for ``[T, B, I]`` in and ``[T, B, H]`` out.
             tape: A tape of :meth:`tape` for a following :meth:`backward`. With a tape, dropout applies.
             out: Array for ``y``. None: a new array.
@@ -199,6 +207,7 @@ class _Network:
             (lengths, cu_seqlens, reset_mask) if given else None,
             is_time_first(layout),
             self._execution(mode, device, threads, exact, precision),
+            reset_to=reset_to,
         )
 
     def choose_device(
@@ -240,7 +249,8 @@ class _Network:
             InvalidArgument: The tape is empty or belongs to another network, an array has the wrong shape, or the
                 weights, ``x`` or, for scan cells, ``y`` have changed since the ``forward`` call.
         """
-        return self._network.backward(dy, dstate, tape._tape, input_gradient)
+        dx, dh0, tape.reset_to_gradient = self._network.backward(dy, dstate, tape._tape, input_gradient)
+        return dx, dh0
 
     def save_onnx(self, path: str | os.PathLike[str]) -> None:
         """Writes the layers as ONNX (opset 17), which onnxruntime and others run without Penstock.

@@ -101,6 +101,111 @@ def test_packed_rows_are_the_rows_alone():
         assert (y[part] == alone).all() and (last[row] == end).all()
 
 
+def parts_of(mask, h0, to):
+    """Returns the row offsets of the parts between resets, their initial states, and those after which a row ends. `to`
+    is [S, L, B, T, H]."""
+    rows, steps = mask.shape
+    first = [(b, t) for b in range(rows) for t in range(steps) if t == 0 or mask[b, t]]
+    start = np.stack([to[:, :, b, t] if mask[b, t] else h0[:, :, b] for b, t in first], 2)
+    ends = [i for i, (b, _) in enumerate(first) if (b + 1, 0) in first[i + 1 : i + 2] or i + 1 == len(first)]
+    return first, np.array([b * steps + t for b, t in first] + [rows * steps]), start, ends
+
+
+@pytest.mark.parametrize("form", ["one", "rows", "steps"])
+@pytest.mark.parametrize("name", [*NAMES, "sees-c"])
+def test_resets_start_again_at_given_states_as_parts_alone_do(name, form):
+    if name == "sees-c":
+        name = penstock.cell(gates=1, states=("h", "c"), name="sees-c")(lambda wx, rh, s, p: (s.c, wx[0] + rh[0] + s.h))
+    network = penstock.Recurrent(name, 3, 6, layers=2)
+    shape = np.atleast_1d(network.zero_state(4)).reshape(-1, 2, 4, 6).shape
+    axes = {"one": (), "rows": (4,), "steps": (4, 9)}[form]
+    x, dy = normal(60, 4, 9, 3, dtype=np.float32), normal(61, 4, 9, 6, dtype=np.float32)
+    h0, dlast = (np.abs(normal(seed, *shape, dtype=np.float32)) + 0.5 for seed in (62, 63))
+    to = np.abs(normal(64, shape[0], 2, *axes, 6, dtype=np.float32)) + 0.5
+    mask = np.random.default_rng(65).random((4, 9)) < 0.3
+    each = np.broadcast_to(to.reshape(*to.shape[:-1], *[1] * (2 - len(axes)), 6), (shape[0], 2, 4, 9, 6))
+    first, offsets, start, ends = parts_of(mask, h0, each)
+
+    def given(state):
+        return state if len(state) > 1 else state[0]
+
+    tape = network.tape()
+    expected, last = network.forward(x.reshape(36, 3), given(start), cu_seqlens=offsets, tape=tape, exact=True)
+    whole = np.zeros_like(start)
+    whole[:, :, ends] = dlast
+    dx, dstart = network.backward(dy.reshape(36, 6), given(whole), tape=tape)
+    assert tape.reset_to_gradient is None
+    dstart = dstart.reshape(start.shape)
+    weights = {key: value.copy() for key, value in network.gradients.items()}
+    network.zero_gradients()
+
+    y, after = network.forward(x, given(h0), reset_mask=mask, reset_to=given(to), tape=tape, exact=True)
+    assert (y.reshape(36, 6) == expected).all()
+    assert (after.reshape(shape) == last.reshape(start.shape)[:, :, ends]).all()
+    dx_here, dh0 = network.backward(dy, given(dlast), tape=tape)
+    assert (dx_here.reshape(36, 3) == dx).all()
+    dto = np.zeros_like(each)
+    dfirst = np.zeros_like(h0)
+    for i, (b, t) in enumerate(first):
+        (dto[:, :, b, t] if mask[b, t] else dfirst[:, :, b])[...] = dstart[:, :, i]
+    assert (dh0.reshape(shape) == dfirst).all()
+    found = tape.reset_to_gradient.reshape(to.shape)
+    if form == "steps":
+        assert (found == dto).all()
+    dto = dto.sum(tuple(range(2 + len(axes), 4)))  # in another order
+    np.testing.assert_allclose(found, dto, rtol=0, atol=36 * np.finfo(np.float32).eps * np.abs(dto).max())
+    for key, value in network.gradients.items():
+        np.testing.assert_allclose(value, weights[key], rtol=0, atol=1e-4 * np.abs(weights[key]).max())
+
+    swapped = network.forward(
+        x.swapaxes(0, 1), given(h0), reset_mask=mask.T, reset_to=given(to), layout="time_first", exact=True
+    )
+    assert (swapped[0].swapaxes(0, 1) == y).all()
+    if form == "steps":  # the first row alone
+        alone = given(h0)[..., 0, :], given(to)[..., 0, :, :]
+        y_alone, _ = network.forward(x[0], alone[0], reset_mask=mask[0], reset_to=alone[1], exact=True)
+        assert (y_alone == y[0]).all()
+
+
+@pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
+def test_resets_at_given_states_go_with_lengths_and_directions(direction):
+    network = penstock.Recurrent("lstm", 3, 6, direction=direction, dtype="float64")
+    x, lengths, mask = normal(66, 3, 7, 3), np.array([7, 0, 4]), np.random.default_rng(67).random((3, 7)) < 0.4
+    slots = 2 if direction == "bidirectional" else 1
+    to = tuple(normal(68 + k, slots, 3, 7, 6) for k in range(2))
+    y, _ = network.forward(x, lengths=lengths, reset_mask=mask, reset_to=to, exact=True)
+    starts = mask[0] & (np.arange(7) > 0)
+    first, last = np.flatnonzero(starts)[-1], 6
+    part = network.forward(x[0, first : last + 1], tuple(s[:, 0, first] for s in to), exact=True)[0]
+    if direction == "bidirectional":  # forward from the last reset on
+        assert (part[:, :6] == y[0, first:, :6]).all()
+    ends = np.flatnonzero(mask[0])[0]  # in reverse, down to the first step from the first reset
+    part = network.forward(x[0, : ends + 1], tuple(s[:, 0, ends] for s in to), exact=True)[0]
+    assert (part[:, -6:] == y[0, : ends + 1, -6:]).all()
+    assert not y[1].any() and not y[2, 4:].any()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"reset_mask": None}, "reset_to needs reset_mask"),
+        ({"reset_to": np.zeros((2, 7), np.float32)}, r"\(\.\.\., B, T, H\) = \(2, 6\), not \(2, 7\)"),
+        ({"reset_to": np.zeros((2, 5, 6), np.float32)}, r"= \(2, 4, 6\), not \(2, 5, 6\)"),
+        ({"reset_to": np.zeros((2, 4, 3, 6), np.float32)}, r"= \(2, 4, 9, 6\), not \(2, 4, 3, 6\)"),
+        (
+            {"x": np.zeros((9, 3), np.float32), "reset_mask": np.ones(9, bool), "cu_seqlens": [0, 4, 9]},
+            "reset_to and cu_seqlens cannot be given both",
+        ),
+    ],
+)
+def test_wrong_states_of_resets(arguments, message):
+    given = {
+        "x": np.zeros((4, 9, 3), np.float32), "reset_mask": np.ones((4, 9), bool), "reset_to": np.ones((2, 6), np.float32)
+    }  # fmt: skip
+    with pytest.raises(penstock.InvalidArgument, match=message):
+        penstock.Recurrent("gru", 3, 6, layers=2).forward(**given | arguments)
+
+
 def test_layouts_and_strides_change_nothing():
     cell = penstock.LSTMCell(3, 5)
     x = normal(9, 4, 7, 3, dtype=np.float32)

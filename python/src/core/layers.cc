@@ -35,12 +35,14 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
       .def(
           "forward",
           [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle which,
-             bool time_first, const CallExecution& execution, bool copied) {
+             bool time_first, const CallExecution& execution, bool copied, nb::handle reset_to) {
             Tape<Real>* kept = tape.is_none() ? nullptr : nb::cast<Tape<Real>*>(tape);
-            return self.forward({x, h0, out, which, kept, time_first, copied, execution.on, execution.automatic});
+            return self.forward(
+                {x, h0, out, which, reset_to, kept, time_first, copied, execution.on, execution.automatic});
           },
           nb::arg("x").none(), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(),
-          nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("copied") = false)
+          nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("copied") = false,
+          nb::arg("reset_to") = nb::none())
       .def("choose_device",
            [](const Bound& self, Index rows, Index steps, const CallExecution& execution) {
              DeviceChoice choice;

@@ -29,11 +29,12 @@ namespace penstock::python {
 template <class Real>
 struct ForwardCall {
   nb::handle x, state, out, which;  // `which`: None or the tuple (lengths, cu_seqlens, reset_mask)
+  nb::handle restarts;              // states of resets
   Tape<Real>* tape;                 // null: no backward pass follows
   bool time_first;
   bool on_copy;  // a copy of the network runs, on the device of `execution`
   Execution execution;
-  bool automatic;  // the device is chosen; with a tape it is the CPU
+  bool automatic;  // the device is chosen; with a tape or states of resets it is the CPU
 };
 
 /// A stack of layers. Calls run without the GIL. A lock separates calls that compute from changes of weights and
@@ -230,7 +231,8 @@ class Network {
     const Scalar type = memory.type_of(x, scalar);
     auto rows = std::make_unique<Rows>(x.shape(), "x", layout, call.which, memory.stream());
     rows->check(x, spec().input_size);
-    const Arrays h0 = read_state(memory, call.state, state_shape(*rows), rows->one_row(), "h0");
+    const Arrays h0 = with_restarts(
+        memory, *rows, read_state(memory, call.state, state_shape(*rows), rows->one_row(), "h0"), call.restarts);
     const bool fresh = call.out.is_none();
     Arrays y = fresh ? memory.empty(rows->shape(spec().output_size()), type)
                      : memory.output(call.out, "out", type).with_whole_rows();
@@ -243,17 +245,18 @@ class Network {
     DeviceBatch batch;
     const auto view = [&](const Arrays& array) { return rows->template view<Real>(array); };
     const auto state = [&](const Arrays& array) { return state_view(rows->batch().rows, array); };
+    const bool chosen = call.automatic && tape == nullptr && call.restarts.is_none();
     {
       const nb::gil_scoped_release unlocked;
       Execution on = call.execution;
-      if (call.automatic && tape == nullptr) on.device = device_for(rows->batch(), on);
+      if (chosen) on.device = device_for(rows->batch(), on);
       batch = DeviceBatch(memory.stream(), *rows);
       Wait results(memory.stream());
       const std::shared_lock lock(mutex_);
       const bool on_copy = call.on_copy || on.device.is_cuda();
       const Recurrent<Real>& network = on_copy ? current_copy(on.device).network : network_;
-      network.forward(batch.batch(), view(x), view(y), state(h0), state(hT), tape == nullptr ? nullptr : &tape->content,
-                      on);
+      network.forward(batch.batch(), view(x), view(y), state_view(state_rows(rows->batch()), h0), state(hT),
+                      tape == nullptr ? nullptr : &tape->content, on);
       results.now();
     }
     const nb::object result = fresh ? y.object() : nb::borrow(call.out);
@@ -287,12 +290,18 @@ class Network {
     rows.check(dy, spec().output_size());
     const Arrays dhT = read_state(memory, dstate_in, state_shape(rows), rows.one_row(), "dstate");
     const Arrays dx = input_gradient ? memory.empty(rows.shape(spec().input_size), type) : Arrays();
+    const bool restarts = rows.batch().restarts != Restarts::zeros;
     const Arrays dh0 = memory.empty(state_shape(rows), scalar);
+    const Arrays drestarts = restarts ? memory.empty(restarts_shape(rows, rows.batch().restarts), scalar) : Arrays();
+    const Arrays both = restarts ? memory.empty(entering_shape(rows), scalar) : Arrays();
     const auto view = [&](const Arrays& array) { return rows.template view<Real>(array); };
     const auto state = [&](const Arrays& array) { return state_view(rows.batch().rows, array); };
     const auto run = [&](Recurrent<Real>& network) {
-      network.backward(tape.batch.batch(), view(x), view(dy), state(dhT), view(dx), state(dh0), tape.content,
-                       tape.execution);
+      network.backward(tape.batch.batch(), view(x), view(dy), state(dhT), view(dx),
+                       state_view(state_rows(rows.batch()), restarts ? both : dh0), tape.content, tape.execution);
+      if (!restarts) return;
+      divide(rows, both, dh0, drestarts,
+             [&](const void* from, void* to, std::size_t bytes) { memory.copy(to, from, bytes); });
     };
     {
       const nb::gil_scoped_release unlocked;
@@ -309,12 +318,46 @@ class Network {
       }
     }
     if (tape.of_copy) tape.clear();  // kernels have worked in it
-    return nb::make_tuple(dx.object(), dh0.object());
+    return nb::make_tuple(dx.object(), dh0.object(), drestarts.object());
+  }
+
+  /// Returns the states before a call as the library takes them, [S * layers * directions, B + n, H]: behind those of
+  /// h0, zeros if it is no array, those of resets. Without states of resets, returns h0.
+  template <class Memory, class Arrays = typename Memory::Arrays>
+  Arrays with_restarts(const Memory& memory, Rows& rows, Arrays h0, nb::handle object) const {
+    if (object.is_none()) return h0;
+    const Arrays restarts = memory.read_states(object, "reset_to", scalar).contiguous();
+    Restarts kind = Restarts::one;
+    for (const Restarts other : {Restarts::rows, Restarts::steps}) {
+      if (restarts.shape().size() == restarts_shape(rows, other).size()) kind = other;
+    }
+    restarts.require_shape(restarts_shape(rows, kind), restarts_axes(rows.one_row()));
+    rows.restart(kind);
+    Arrays all = h0 ? memory.empty(entering_shape(rows), scalar) : memory.zeros(entering_shape(rows), scalar);
+    Wait copies(memory.stream());
+    divide(rows, all, h0, restarts,
+           [&](void* to, const void* from, std::size_t bytes) { memory.copy(to, from, bytes); });
+    copies.now();
+    return all;
+  }
+
+  /// Calls copy(address in `entering`, address in the other array, bytes) for all parts of h0, if there is one, and of
+  /// the states of resets.
+  template <class Arrays, class Copy>
+  void divide(const Rows& rows, const Arrays& entering, const Arrays& h0, const Arrays& restarts, Copy copy) const {
+    const std::size_t row = static_cast<std::size_t>(spec().hidden_size) * sizeof(Real);
+    const std::size_t first = static_cast<std::size_t>(rows.batch().rows) * row;
+    const std::size_t more = static_cast<std::size_t>(state_rows(rows.batch())) * row - first;
+    auto* at = entering.template as<std::byte>();
+    for (std::size_t block = 0; block < static_cast<std::size_t>(states_ * slots()); ++block, at += first + more) {
+      if (h0) copy(at, h0.template as<std::byte>() + block * first, first);
+      copy(at + first, restarts.template as<std::byte>() + block * more, more);
+    }
   }
 
   /// Returns a state as the library takes it, [S, layers * directions, B, H].
   auto state_view(Index rows, const auto& state) const {
-    return states_view<Real>(state, {states_, spec().layers * spec().directions(), rows, spec().hidden_size});
+    return states_view<Real>(state, {states_, slots(), rows, spec().hidden_size});
   }
 
   /// Adds the gradients of a copy to those of the network. The caller holds the writer lock.
@@ -337,15 +380,32 @@ class Network {
 
   /// Returns [S, layers * directions, B, H]: without S for cells with one state, without the axis of layers for single
   /// cells, and without B for one row.
-  Shape state_shape(Index rows, bool one_row) const {
+  Shape state_shape(Index rows, bool one_row) const { return shape_of(one_row ? Shape() : Shape{rows}); }
+  Shape state_shape(const Rows& rows) const { return state_shape(rows.batch().rows, rows.one_row()); }
+  /// Returns the shape of the states of resets, without B for one row.
+  Shape restarts_shape(const Rows& rows, Restarts restarts) const {
+    Shape axes;
+    if (restarts != Restarts::one && !rows.one_row()) axes.push_back(rows.batch().rows);
+    if (restarts == Restarts::steps) axes.push_back(rows.batch().steps);
+    return shape_of(axes);
+  }
+  Shape entering_shape(const Rows& rows) const {
+    return {states_ * slots(), state_rows(rows.batch()), spec().hidden_size};
+  }
+  /// Returns [S, layers * directions, axes, H], as state_shape() has the first two.
+  Shape shape_of(const Shape& axes) const {
     Shape shape;
     if (states_ > 1) shape.push_back(states_);
-    if (stacked_) shape.push_back(spec().layers * spec().directions());
-    if (!one_row) shape.push_back(rows);
+    if (stacked_) shape.push_back(slots());
+    shape.insert(shape.end(), axes.begin(), axes.end());
     shape.push_back(spec().hidden_size);
     return shape;
   }
-  Shape state_shape(const Rows& rows) const { return state_shape(rows.batch().rows, rows.one_row()); }
+  Index slots() const { return spec().layers * spec().directions(); }
+
+  const char* restarts_axes(bool one_row) const {
+    return one_row ? "of a state, (..., H) or (..., T, H)" : "of a state, (..., H), (..., B, H) or (..., B, T, H)";
+  }
 
   const char* state_axes(bool one_row) const {
     if (stacked_) {

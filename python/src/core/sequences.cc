@@ -93,6 +93,12 @@ void Rows::read_resets(nb::handle object) {
   batch_.reset = reset_.as<const std::uint8_t>();
 }
 
+void Rows::restart(Restarts restarts) {
+  if (batch_.reset == nullptr) refuse("reset_to needs reset_mask, which says where the states start again");
+  if (packed()) refuse("reset_to and cu_seqlens cannot be given both: make each part a row, with its state in h0");
+  batch_.restarts = restarts;
+}
+
 Shape Rows::shape(Index channels) const {
   if (packed()) return {total_, channels};
   if (one_row_) return {batch_.steps, channels};

@@ -42,6 +42,8 @@ class Rows {
        const std::shared_ptr<Stream>& stream = nullptr);
 
   const Batch& batch() const { return batch_; }
+  /// Lets resets start rows again at given states. Throws Error(invalid_argument) without resets and for packed rows.
+  void restart(Restarts restarts);
   /// Returns true if x is [T, C]: one row without the axis B.
   bool one_row() const { return one_row_; }
   bool packed() const { return batch_.cu_seqlens != nullptr; }

@@ -1,6 +1,5 @@
 #include "tapes.h"
 
-#include <cstring>
 #include <utility>
 
 namespace penstock::python {

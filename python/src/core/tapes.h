@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct CpuMemory {
   static Array zeros(const Shape& shape, Scalar scalar);
   /// Copies `given`, or zeros if it is none, to an array of the same size, which may be the same.
   static void fill(const Array& array, const Array& given);
+  static void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   static std::shared_ptr<Stream> stream() { return nullptr; }
 };
 
@@ -51,6 +53,7 @@ class DeviceMemory {
   DeviceArray empty(const Shape& shape, Scalar scalar) const { return DeviceArray::empty(stream_, shape, scalar); }
   DeviceArray zeros(const Shape& shape, Scalar scalar) const;
   void fill(const DeviceArray& array, const DeviceArray& given) const;
+  void copy(void* to, const void* from, std::size_t bytes) const { stream_->copy(to, from, bytes); }
   const std::shared_ptr<Stream>& stream() const { return stream_; }
 
  private:
