@@ -46,7 +46,7 @@ class CallNumbers(ctypes.Structure):
     """The numbers that determine the form of a call, as python/src/frameworks/call_numbers.h has them."""
 
     NUMBERS = ("input", "hidden", "heads", "layers", "bidirectional", "biases", "type", "weight_type", "rows", "steps",
-               "positions", "lengths", "reset", "batch_first", "every_state", "cuda")  # fmt: skip
+               "positions", "lengths", "reset", "batch_first", "every_state", "restarts", "cuda")  # fmt: skip
     _fields_ = [("cell", ctypes.c_char_p), *((name, ctypes.c_int64) for name in NUMBERS)]
 
 

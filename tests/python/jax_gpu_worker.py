@@ -103,7 +103,7 @@ def call(name, arguments, results, numbers, cell=None):
 
 def check_layers(cell, gates, states, time_major):
     rows, steps, inputs, hidden = 4, 6, 16, 32
-    numbers = (inputs, hidden, 1, 1, 0, 2, 0, 0, rows, steps, 0, 1, 1, int(not time_major), 0, 0)
+    numbers = (inputs, hidden, 1, 1, 0, 2, 0, 0, rows, steps, 0, 1, 1, int(not time_major), 0, 0, 0)
     first = (steps, rows) if time_major else (rows, steps)
     weights = [(gates * hidden, inputs), (gates * hidden, hidden), (gates * hidden,), (gates * hidden,)]
     state = (states, 1, rows, hidden)
@@ -125,7 +125,7 @@ def check_layers(cell, gates, states, time_major):
 def check_parts(cell, gates, states):
     """Parts of 4 rows of 6 steps as 24 packed rows."""
     positions, inputs, hidden = 24, 16, 32
-    numbers = (inputs, hidden, 1, 1, 0, 2, 0, 0, positions, 6, positions, 0, 0, 1, 0, 0)
+    numbers = (inputs, hidden, 1, 1, 0, 2, 0, 0, positions, 6, positions, 0, 0, 1, 0, 0, 0)
     weights = [(gates * hidden, inputs), (gates * hidden, hidden), (gates * hidden,), (gates * hidden,)]
     state = (states, 1, positions, hidden)
     given = [*map(array, [(positions, inputs), *weights, state]), array((positions + 1, 2), "int32")]

@@ -20,6 +20,8 @@ from jax_checks import (  # noqa: E402
 
 import penstock.jax as pj  # noqa: E402
 from penstock import reference  # noqa: E402
+from penstock.jax import _primitives  # noqa: E402
+from penstock.jax._forms import LayersForm  # noqa: E402
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "elman", "slstm", "mingru", "minlstm-log"])
@@ -283,6 +285,39 @@ def test_restarts_in_other_layouts():
     assert_alike(gradients(mapped), gradients(one))
     zeros = (jnp.zeros((1, 4)),) * 2
     assert_alike(pj.lstm(x, weights, reset_mask=MASK, reset_to=zeros), pj.lstm(x, weights, reset_mask=MASK))
+
+
+@pytest.mark.parametrize("time_major", [False, True])
+def test_the_parts_that_a_gpu_runs_are_the_rows(monkeypatch, time_major):
+    """With the CPU's handler, which takes packed rows, too."""
+    x, weights = make("lstm", num_layers=2)
+    x, mask = (x.swapaxes(0, 1), MASK.T) if time_major else (x, MASK)
+    start, to = states_for(2, (2, 3, 4)), states_for(2, (2, 4))
+
+    def results(x):  # a new function, which JAX compiles anew
+        def layer(x, weights, start, to):
+            return pj.lstm(x, weights, start, reset_mask=mask, reset_to=to, every_state=True, time_major=time_major)
+
+        return layer(x, weights, start, to), jax.grad(lambda *each: mixed(layer(*each)), (0, 1, 2, 3))(x, weights, start, to)
+
+    expected = results(x)
+    handled, numbers, parts = LayersForm.handled, LayersForm.numbers, []
+
+    def cut(form, inputs, extra, platform):
+        found = handled(form, inputs, extra, "cuda")
+        parts.append(found[2])
+        return found
+
+    monkeypatch.setattr(LayersForm, "handled", cut)
+    monkeypatch.setattr(LayersForm, "numbers", lambda form, inputs, gpu=-1: (*numbers(form, inputs, 0)[:-1], -1))
+    jax.clear_caches()
+    _primitives._compiled.cache_clear()
+    try:
+        assert_alike(results(x), expected)
+    finally:
+        jax.clear_caches()
+        _primitives._compiled.cache_clear()
+    assert parts and all(parts)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 0.05), (jnp.float16, 0.01)])

@@ -105,7 +105,7 @@ def test_lengths_that_only_the_handler_sees_are_refused(length):
 def test_calls_of_the_handlers_with_lying_shapes_are_refused():
     x, weights = make("gru", np.float32)
     arrays = [x, *weights.values()]
-    numbers = [3, 4, 1, 1, 0, 2, 0, 0, 3, 5, 0, 0, 0, 1, 0, -1, 0, 0]
+    numbers = [3, 4, 1, 1, 0, 2, 0, 0, 3, 5, 0, 0, 0, 1, 0, 0, -1, 0, 0]
     results = [((3, 5, 4), np.float32), ((1, 1, 3, 4), np.float32)]
     packed = [*numbers[:8], 15, 5, 15, *numbers[11:]]
     parts = {"numbers": packed, "results": [((15, 4), np.float32), ((1, 1, 15, 4), np.float32)]}
@@ -126,11 +126,13 @@ def test_calls_of_the_handlers_with_lying_shapes_are_refused():
         ({"arrays": arrays[:-1]}, "too few arguments: 4"),
         ({"results": results[:1]}, "too few results: 1"),
         ({"arrays": [*arrays, x]}, "must have 5 arguments and 2 results, not 6 and 2"),
-        ({"numbers": numbers[:-1]}, "the attribute 'numbers' must be 18 integers"),
+        ({"numbers": numbers[:-1]}, "the attribute 'numbers' must be 19 integers"),
         ({"cell": "gro"}, "gro"),
         ({"numbers": [*numbers[:-1], 1], "results": [*results, ((10,), np.uint8)]}, r"the tape must be u8 \["),
         ({"numbers": [*numbers[:-3], 0, 0, 0]}, None),  # a GPU's number: the handler of CPUs ignores it
         ({"target": "penstock_scan"}, "numbers"),
+        ({"numbers": [*numbers[:15], 2, *numbers[16:]]}, "restarts other than zeros need the flag reset"),
+        ({"numbers": [*numbers[:15], 9, *numbers[16:]]}, "array::at"),
         ({"numbers": packed}, r"too few arguments: 5"),
         (parts | {"arrays": [flat, *arrays[1:], offsets[:9]]}, r"the offsets of packed rows must be i32 \[16, 2\]"),
         (parts | {"arrays": [x, *arrays[1:], offsets]}, r"x must be \[15, 3\], not \[3, 5, 3\]"),

@@ -1,7 +1,8 @@
 """The two kinds of calls, layers and scans: shapes of their arrays, the handlers' arguments, and the axes of rows.
 
-A call that restarts at given states runs each part of a row between two restarts as a packed row. XLA needs the number
-of parts when it compiles, so there are as many packed rows as positions, and those behind the parts have no steps.
+On a GPU, a call that restarts at given states runs each part of a row between two restarts as a packed row. XLA needs
+the number of parts when it compiles, so there are as many packed rows as positions, and those behind the parts have no
+steps.
 """
 
 import dataclasses
@@ -69,11 +70,6 @@ def marked(outputs, axes, impossible):
     return [*map(mark, outputs, axes), *outputs[len(axes) :]]
 
 
-def _positions(sequence):
-    """Returns [B, T, C] as [B * T, C]."""
-    return sequence.reshape(-1, sequence.shape[-1])
-
-
 def call(target, results, arrays, attributes, workspace):
     """Calls a handler. `workspace`: bytes of its last result on a GPU, memory for the call; None on a CPU."""
     shapes = [jax.ShapeDtypeStruct(*each) for each in results]
@@ -82,25 +78,44 @@ def call(target, results, arrays, attributes, workspace):
     return list(jax.ffi.ffi_call(target, shapes, vmap_method=None)(*arrays, **attributes))[: len(results)]
 
 
+def _flat(states):
+    """Returns [S, layers, B, n, H] as [S, layers, B * n, H]."""
+    return states.reshape(*states.shape[:2], -1, states.shape[-1])
+
+
+def _behind(states):
+    """Returns states [S, layers, B, 1 + n, H] as the library has them: those of resets behind those of step 0."""
+    return jnp.concatenate([states[:, :, :, 0], _flat(states[:, :, :, 1:])], 2)
+
+
 class Parts:
-    """The parts of rows between restarts as packed rows. `starts` [B, T]: the steps at which one begins. The first step
+    """The parts of rows between restarts as packed rows. `resets` [B, T]: the steps at which one begins. The first step
     of a row always begins one."""
 
-    def __init__(self, starts):
-        starts = starts.at[:, 0].set(True)
+    def __init__(self, resets, time_major):
+        self.resets, self.time_major = resets, time_major
+        starts = resets.at[:, 0].set(True)
         positions = starts.size
         found = jnp.nonzero(starts.ravel(), size=positions + 1, fill_value=positions)[0].astype(jnp.int32)
         self.offsets = jnp.stack([found, jnp.zeros_like(found)], -1)
         self.first = jnp.minimum(found[:-1], positions - 1)  # parts without steps may begin anywhere
         self.last = starts.sum(1).cumsum() - 1  # of each row
 
-    def states_before(self, states):
-        """Returns the states [S, L, N, H] before the parts, of those before every step [S, L, B, T, H]."""
-        return self._flat(states)[:, :, self.first]
+    def positions(self, sequence):
+        """Returns a sequence as packed rows [B * T, C]."""
+        sequence = sequence.swapaxes(0, 1) if self.time_major else sequence
+        return sequence.reshape(-1, sequence.shape[-1])
 
-    def gradients_before(self, gradients, like):
-        """Returns the gradients of the states before every step. Parts without steps have none."""
-        return self._flat(jnp.zeros_like(like)).at[:, :, self.first].add(gradients).reshape(like.shape)
+    def sequence(self, positions):
+        """Returns packed rows [B * T, C] as a sequence."""
+        sequence = positions.reshape(*self.resets.shape, -1)
+        return sequence.swapaxes(0, 1) if self.time_major else sequence
+
+    def states_before(self, states):
+        """Returns the states [S, L, N, H] before the parts, of [S, L, B, 1 + n, H]."""
+        each = jnp.broadcast_to(states[:, :, :, 1:], (*states.shape[:3], self.resets.shape[1], states.shape[4]))
+        first = jnp.where(self.resets[:, :1], each[:, :, :, 0], states[:, :, :, 0])
+        return _flat(each.at[:, :, :, 0].set(first))[:, :, self.first]
 
     def gradients_after(self, gradients):
         """Returns the gradients of the states [S, L, N, H] after the parts, of those after the rows [S, L, B, H]."""
@@ -108,18 +123,14 @@ class Parts:
         whole = jnp.zeros((states, layers, len(self.first), hidden), gradients.dtype)
         return whole.at[:, :, self.last].set(gradients)
 
-    @staticmethod
-    def _flat(states):
-        return states.reshape(*states.shape[:2], -1, states.shape[-1])
-
 
 @dataclasses.dataclass(frozen=True)
 class LayersForm:
     """A call of a stack of layers. Inputs are x, the weights, the state [S, layers * directions, B, H], lengths (int64
     as int32 [B, 2]) and resets [B, T], as far as the call has them.
 
-    A call that `restarts` has batch-first sequences, one direction, no lengths, and the states before every step
-    [S, layers, B, T, H]. It begins with those of step 0 and continues with those of each step that resets."""
+    A call that `restarts` has one direction, no lengths, and states [S, layers, B, 1 + n, H]: those before step 0, then
+    one with which the row starts again, or one for each step."""
 
     cell: str
     layers: int
@@ -168,16 +179,18 @@ class LayersForm:
         return [outputs[0], outputs[-1]]
 
     def numbers(self, inputs, gpu=-1):
-        """Returns the numbers of the call for the library."""
+        """Returns the numbers of the call for the library; on a GPU, those of a call of Parts if it restarts."""
         x, w = inputs[:2]
         rows, steps = (x.shape[1], x.shape[0]) if self.time_major else x.shape[:2]
         gates, _, scans = CELLS[self.cell]
         biases = self.each - (1 if scans else 2)
-        positions = rows * steps if self.restarts else 0
+        cut = self.restarts and gpu >= 0
+        positions = rows * steps if cut else 0
+        restarts = 0 if cut or not self.restarts else 2 if inputs[self.floats - 1].shape[3] == 2 else 3
         numbers = (
             x.shape[2], w.shape[0] // gates, self.heads, self.layers, self.bidirectional, biases,
             TYPES[x.dtype.name], TYPES[w.dtype.name], positions or rows, steps, positions, self.lengths,
-            self.reset and not self.restarts, not self.time_major, self.every_state, gpu,
+            self.reset and not cut, cut or not self.time_major, self.every_state, restarts, gpu,
         )  # fmt: skip
         return tuple(map(int, numbers))
 
@@ -210,32 +223,36 @@ class LayersForm:
             found.append(((size,), jnp.dtype("uint8")))
         return found
 
-    def attributes(self, inputs, extra):
-        return {"cell": self.cell, "numbers": np.array([*self.numbers(inputs), self.state, extra], np.int64)}
-
-    def handled(self, inputs, parts):
-        """Returns the arguments of a handler."""
-        if parts is None:
-            return inputs
-        x, *weights, states, _ = inputs
-        return [_positions(x), *weights, parts.states_before(states), parts.offsets]
+    def handled(self, inputs, extra, platform):
+        """Returns the arguments and the attributes of a handler, the parts that a GPU runs if the call restarts, and the
+        function that maps gradients of the handler's states to those of the call's."""
+        parts, arguments, gradients = None, list(inputs), None
+        if self.restarts:
+            parts = Parts(inputs[-1], self.time_major) if platform == "cuda" else None
+            entering, pull = jax.vjp(parts.states_before if parts else _behind, inputs[-2])
+            arguments[-2], gradients = entering, lambda found: pull(found)[0]
+        if parts:
+            arguments[0], arguments[-1] = parts.positions(inputs[0]), parts.offsets
+        numbers = [*self.numbers(inputs, 0 if parts else -1), self.state, extra]
+        return arguments, {"cell": self.cell, "numbers": np.array(numbers, np.int64)}, parts, gradients
 
     def run(self, inputs, tape, platform):
         """Calls the handler of the forward pass. `tape`: bytes of the tape, if there shall be one."""
         training = tape is not None
         workspace = self.bytes(inputs, platform, False, training)[1]
-        outputs, attributes = self.outputs(inputs), self.attributes(inputs, training)
-        parts = Parts(inputs[-1]) if self.restarts else None
+        arguments, attributes, parts, _ = self.handled(inputs, training, platform)
+        outputs = self.outputs(inputs)
         results = list(outputs)
         if parts:
             results = [((shape[0] * shape[1], shape[2]), dtype) for shape, dtype in outputs]
             (states, layers, _, hidden), kind = outputs[1]
             results[1] = (states, layers, len(parts.first), hidden), kind
         results += [((tape,), jnp.uint8)] * training
-        found = call(self.target, results, self.handled(inputs, parts), attributes, workspace)
+        found = call(self.target, results, arguments, attributes, workspace)
         if parts:
             found[1] = found[1][:, :, parts.last]
-            found = [*(a.reshape(shape) for a, (shape, _) in zip(found, outputs)), *found[len(outputs) :]]
+            for i in (0, *range(2, len(outputs))):
+                found[i] = parts.sequence(found[i])
         return found
 
     def forward(self, inputs, training, platform):
@@ -259,19 +276,19 @@ class LayersForm:
         kind = state_type(inputs[0].dtype)
         state = self.weights[-1] + 1
         inputs_wanted = [0] * (0 in wanted) + [*self.weights] + [state] * self.state
-        attributes, workspace = self.attributes(inputs, 0 in wanted), self.bytes(inputs, platform, True, 0 in wanted)[1]
-        parts = Parts(inputs[-1]) if self.restarts else None
-        arguments = self.handled(inputs, parts)
+        workspace = self.bytes(inputs, platform, True, 0 in wanted)[1]
+        arguments, attributes, parts, of_states = self.handled(inputs, 0 in wanted, platform)
         if parts:
             dy, dlast, *every = cotangents
-            y, cotangents = _positions(y), (_positions(dy), parts.gradients_after(dlast), *map(_positions, every))
+            cotangents = parts.positions(dy), parts.gradients_after(dlast), *map(parts.positions, every)
+            y = parts.positions(y)
         results = [(arguments[i].shape, arguments[i].dtype if i == 0 else kind) for i in inputs_wanted]
         found = call(f"{self.target}_backward", results, [*arguments, y, tape, *cotangents], attributes, workspace)
         gradients = dict(zip(inputs_wanted, found))
-        if parts:
-            gradients[state] = parts.gradients_before(gradients[state], inputs[state])
-            if 0 in wanted:
-                gradients[0] = gradients[0].reshape(inputs[0].shape)
+        if of_states:
+            gradients[state] = of_states(gradients[state])
+        if parts and 0 in wanted:
+            gradients[0] = parts.sequence(gradients[0])
         return [gradients[i].astype(given[i].dtype) for i in wanted]
 
     def plain(self, *inputs):

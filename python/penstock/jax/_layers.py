@@ -127,10 +127,6 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
     mask = None if reset_mask is None else check_mask(reset_mask, x.shape[:-1])
     if reset_to is not None:
         _check_restarts(lengths, mask, bidirectional)
-        if time_major and x.ndim == 3:  # parts are packed rows, which are batch first
-            rest = {"cell": cell, "reset_mask": mask.T, "every_state": every_state, "reset_to": reset_to}
-            y, last, *every = recurrent(x.swapaxes(0, 1), weights, state, **rest)
-            return y.swapaxes(0, 1), last, *jax.tree.map(lambda s: s.swapaxes(0, 1), every)
     single = x.ndim == 2
     row = int(time_major and not single)
     inputs = [jnp.expand_dims(x, row) if single else x]
@@ -145,7 +141,7 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
         state = _stacked(state, count, [(slots, *([] if single else [rows]), hidden)], kind)
         state = state[:, :, None] if single else state
     if reset_to is not None:
-        state = _before_steps(reset_to, state, mask, count, (layers, hidden), kind, single)
+        state = _with_restarts(reset_to, state, mask, count, (layers, hidden), kind, single)
     if state is not None:
         inputs.append(state)
     if lengths is not None:
@@ -191,17 +187,17 @@ def _check_restarts(lengths, mask, bidirectional):
         )
 
 
-def _before_steps(reset_to, state, mask, count, sizes, kind, single):
-    """Returns the states [S, layers, B, T, H] from which each step starts if it resets, and step 0 in any case."""
+def _with_restarts(reset_to, state, mask, count, sizes, kind, single):
+    """Returns the states [S, layers, B, 1 + n, H]: those before step 0, then those with which rows start again."""
     layers, hidden = sizes
     axes = [mask.shape[1:], ()] if single else [mask.shape, mask.shape[:1], ()]
     to = _stacked(reset_to, count, [(layers, *each, hidden) for each in axes[::-1]], kind, "reset_to")
     if single and to.ndim == 4:
         to = to[:, :, None]
     to = to.reshape(*to.shape[:-1], *[1] * (5 - to.ndim), hidden)
-    to = jnp.broadcast_to(to, (count, layers, *mask.shape, hidden))
-    first = jnp.where(mask[:, :1], to[:, :, :, 0], 0 if state is None else state)
-    return jnp.concatenate([first[:, :, :, None], to[:, :, :, 1:]], 3)
+    to = jnp.broadcast_to(to, (count, layers, len(mask), to.shape[3], hidden))
+    first = jnp.zeros_like(to[:, :, :, :1]) if state is None else state[:, :, :, None]
+    return jnp.concatenate([first, to], 3)
 
 
 def _named(cell, title):

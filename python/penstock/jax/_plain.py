@@ -91,8 +91,10 @@ def layers(form, x, *others):
     steps, rows, _ = padded.shape
     hidden = weights[0].shape[0] // gates
     state = others[0] if form.state else jnp.zeros((count, form.slots, rows, hidden), dtype)
-    restarts = state.transpose(0, 1, 3, 2, 4) if form.restarts else None
-    state = state[:, :, :, 0] if form.restarts else state
+    restarts = None
+    if form.restarts:
+        to = state[:, :, :, 1:].transpose(0, 1, 3, 2, 4)
+        restarts, state = jnp.broadcast_to(to, (count, form.slots, steps, rows, hidden)), state[:, :, :, 0]
     valid, reset = _masks(form, rows, steps, others[form.state :])
     padded = jnp.where(valid[..., None], padded, 0)  # a NaN there would reach gradients of weights
     directions = form.slots // form.layers

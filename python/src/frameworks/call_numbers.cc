@@ -28,6 +28,8 @@ DescribedCall describe(const CallNumbers& numbers) {
   form.flags = {CallFlag::training, CallFlag::keep_tape, CallFlag::packs_each_call};
   form.flags.set(CallFlag::lengths, numbers.lengths != 0).set(CallFlag::reset, numbers.reset != 0);
   form.flags.set(CallFlag::every_state, numbers.every_state != 0);
+  constexpr std::array restarts{Restarts::zeros, Restarts::one, Restarts::rows, Restarts::steps};
+  form.restarts = restarts.at(static_cast<std::size_t>(numbers.restarts));
   if (numbers.batch_first == 0) {
     form.x = {spec.input_size, numbers.rows * spec.input_size};
     form.y = {spec.output_size(), numbers.rows * spec.output_size()};

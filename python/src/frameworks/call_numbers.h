@@ -17,7 +17,8 @@ struct CallNumbers {
   std::int64_t rows, steps;
   std::int64_t positions;  // of packed rows, all steps together; 0: rows are padded
   std::int64_t lengths, reset, batch_first, every_state;
-  std::int64_t cuda;  // number of the GPU; -1 for the CPU
+  std::int64_t restarts;  // as the enumeration numbers them
+  std::int64_t cuda;      // number of the GPU; -1 for the CPU
 };
 
 /// A call as the library describes it.
@@ -30,7 +31,7 @@ struct DescribedCall {
 /// Returns the type of a number: f32, f64, bf16, f16. Throws std::out_of_range.
 DType type_of(std::int64_t number);
 
-/// Throws Error for an unknown cell, std::out_of_range for an unknown type.
+/// Throws Error for an unknown cell, std::out_of_range for an unknown type or kind of restarts.
 DescribedCall describe(const CallNumbers& numbers);
 
 /// Returns the bytes of an array for the tape of this call, as TapeArray lays it out. Throws Error.

@@ -90,6 +90,7 @@ class ProgramCall {
     const bool packed = form.positions > 0;
     arguments.batch =
         frame_.batch(form.rows, form.steps, form.has(CallFlag::lengths), form.has(CallFlag::reset), packed);
+    arguments.batch.restarts = form.restarts;
   }
 
   void check_tape(const Tensor& tape) const {
