@@ -159,6 +159,27 @@ def test_one_call_is_the_loop_over_steps(kind, form, options, dtype, lengths, mo
         torch.testing.assert_close(a, b, rtol=0, atol=allowed * max(1.0, b.abs().max().item()))
 
 
+@pytest.mark.parametrize("axes", [(), (4,), (4, 9)])
+def test_states_start_again_under_the_same_masks(monkeypatch, axes):
+    torch.manual_seed(3)
+    options = {"recurrent_dropout": 0.3, "zoneout": 0.25, "cell_zoneout": 0.5}
+    layer = regularise(LSTM(5, 12, num_layers=2, batch_first=True, dtype=torch.float64), **options)
+    x, reset = torch.randn(4, 9, 5, dtype=torch.float64, requires_grad=True), torch.rand(4, 9) < 0.3
+    to = tuple(torch.randn(2, *axes, 12, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def results():
+        torch.manual_seed(7)
+        y, last = layer(x, reset_mask=reset, reset_to=to)
+        dy = torch.linspace(-1, 1, y.numel(), dtype=torch.float64).view_as(y)
+        return [y, *last, *torch.autograd.grad(y, [x, *to, *layer.parameters()], dy)]
+
+    found = results()
+    assert found[4].abs().sum() > 0
+    monkeypatch.setattr(_regularise, "masked_cell", lambda *cell: None)
+    for a, b in zip(found, results(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_cells_of_ones_own_have_masks():
     @penstock.cell(gates=2, learnt={"v": 0.5})
     def masked(wx, rh, s, p):

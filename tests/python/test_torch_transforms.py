@@ -144,7 +144,7 @@ def test_opcheck(cell, variant):
 def test_opcheck_of_eager_calls(cell, given):
     x, weights, state, *rest = arguments(cell, dtype=torch.float32)
     op, every_state = torch.ops.penstock.recurrent_eager.default, CELLS[cell][1] > 1
-    call = (x, weights, list(state) if given else [], *rest)
+    call = (x, weights, list(state) if given else [], [], *rest)
     for options in ((False, every_state), (True, False)):
         torch.library.opcheck(op, (*call, *options), test_utils=("test_schema", "test_faketensor"))
 

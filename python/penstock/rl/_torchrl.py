@@ -6,7 +6,6 @@ from tensordict.nn import dispatch
 
 from penstock._cell_forms import CELLS
 from penstock.torch import convert
-from penstock.torch._episodes import run_episodes
 from penstock.torch._rnn_base import RNNBase
 
 
@@ -63,13 +62,14 @@ class _OneCall:
             hx = [state[:, 0].transpose(0, 1).contiguous() for state in states]
             if any(state.requires_grad or state[resets].any() for state in states):
                 restarts = [state.permute(2, 0, 1, 3) for state in states]
-        if layer.num_layers == 1:
-            every_state = True if count > 1 else None
-            y, _, *every = layer(x, hx, reset_mask=resets, every_state=every_state, reset_to=restarts)
-            after = [state.unsqueeze(2) for state in (y, *(every[0] if every else ()))]
-        else:
-            y, last, _, episode = run_episodes(layer, x, hx, resets, restarts, None)
-            after = [state[:, episode].permute(1, 2, 0, 3) for state in last]
+        y, after = x, []
+        for i in range(layer.num_layers):  # for the states of each
+            first, again = ([state[i : i + 1] for state in given] if given else None for given in (hx, restarts))
+            y = torch.nn.functional.dropout(y, layer.dropout, layer.training and i > 0)
+            one = layer._layer_alone(i)
+            y, _, *every = one(y, first, reset_mask=resets, every_state=count > 1 or None, reset_to=again)
+            after.append((y, *(every[0] if every else ())))
+        after = [torch.stack(layers, 2) for layers in zip(*after)]
         at_end = ends[:, :, None, None]
         return y, [torch.where(at_end, state, state.new_zeros(())) for state in after]
 

@@ -84,7 +84,7 @@ def unrolled(step, xs, state, reverse):
     return tuple(_stacked(each) for each in zip(*outputs)), state
 
 
-def _of_steps(restarts, steps, rows):
+def of_steps(restarts, steps, rows):
     """Returns [T, B, H] from the states [n, H] of resets: one for all, one a row, or one a step, row after row."""
     if len(restarts) in (1, rows):
         return restarts.expand(steps, rows, -1)
@@ -99,8 +99,8 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
     a cell."""
     gates, _, scans = CELLS[cell]
     count, rows = x.shape[:2]
-    restarts = [_of_steps(s[rows:], count, rows) for s in state] if state[0].shape[0] > rows else []
-    state = tuple(s[:rows] for s in state)
+    given, state = state, tuple(s[:rows] for s in state)
+    restarts = [of_steps(s[rows:], count, rows) for s in given] if given[0].shape[0] > rows else []
     weights = list(weights)
     weight_ih = weights.pop(0)
     weight_hh = None if scans else weights.pop(0)
@@ -129,7 +129,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
         return (h.transpose(0, 1),), (last,)
     if around is not None:
-        call = (wx, weight_hh, bias_hh, learnt, tuple(state), valid, reset, reverse, kept)
+        call = (wx, weight_hh, bias_hh, learnt, given, valid, reset, reverse, kept)
         if (results := around.layer(cell, *call)) is not None:
             return results
     recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)

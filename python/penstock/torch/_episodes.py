@@ -68,25 +68,59 @@ def _of_episodes(states, rows, steps):
     return states[:, rows] if states.dim() == 3 else states[:, rows, steps]
 
 
-def _check_restarts(stack, states, x):
-    rows = x.shape[:2]
-    for size, state in zip(stack._state_sizes(), states):
-        forms = [[stack.num_layers, *rows[:n], size] for n in range(3)]
-        if list(state.shape) not in forms:
-            wanted = " or ".join(map(str, forms))
-            shape = list(state.shape)
+def restarts_of(stack, reset_to, x):
+    """Checks the states of resets of a call over x [B, T, I], and returns them as a tuple whose tensors have the same
+    axes: [L, H], [L, B, H] or [L, B, T, H]."""
+    restarts = stack._as_tuple(reset_to, "reset_to")
+    layers, (rows, steps, _) = stack.num_layers, x.shape
+    for size, state in zip(stack._state_sizes(), restarts):
+        forms = (layers, size), (layers, rows, size), (layers, rows, steps, size)
+        if state.shape not in forms:
+            wanted, shape = " or ".join(str(list(form)) for form in forms), list(state.shape)
             raise RuntimeError(f"reset_to must be [L, H], [L, B, H] or [L, B, T, H] = {wanted}, not {shape}")
         if state.device != x.device:
             raise RuntimeError(f"reset_to must be on {x.device}, not on {state.device}: move it with .to('{x.device}')")
-    check_state_types(states, x, "reset_to")
+    check_state_types(restarts, x, "reset_to")
+    dims = [state.dim() for state in restarts]
+    if min(dims) < (most := max(dims)):
+        axes = (rows, steps)[: most - 2]
+        restarts = tuple(
+            s.reshape(layers, *s.shape[1:-1], *[1] * (most - s.dim()), -1).expand(-1, *axes, -1) for s in restarts
+        )
+    return restarts
 
 
-def run_episodes(stack, input, hx, reset_mask, reset_to, every_state):
-    """Runs each episode of a batch as a row, from the states of the tuples `hx` and `reset_to`.
+def divided(states, count):
+    """Returns the `count` states before a call, () for zeros, and those of its resets."""
+    return states[:count] if states and states[0] is not None else (), states[count:]
 
-    A tuple that is None means zeros. Returns what a stack returns, but the last states [L, N, H] of all N episodes as a
-    tuple, and the episode of each step, [B, T].
-    """
+
+def part_of(gradient, i, state, reset):
+    """Returns the gradient of state i of a call, those of resets behind the others, as part of [S, L, B + n, H]. One
+    operation is quicker than a view of a view."""
+    count, layers, rows, hidden = gradient.shape
+    place = i % count * layers * rows + (0 if i < count else len(reset))
+    inner = (hidden * reset.shape[-1], hidden, 1)[4 - state.dim() :] if reset is not None else (hidden, 1)
+    return gradient.contiguous().as_strided(state.shape, (rows * hidden, *inner), place * hidden).to(state.dtype)
+
+
+def with_restarts(x, states, reset, count):
+    """Returns `count` states [L, B + n, H]: behind those before a call (None: zeros) those of its resets, [L, H],
+    [L, B, H] or [L, B, T, H]. States without those of resets are returned as they are. `reset` is [B, T]."""
+    if len(states) <= count:
+        return states
+
+    def joined(before, restart):
+        if before is None:
+            before = x.new_zeros(len(restart), len(reset), restart.shape[-1])
+        return torch.cat([before, restart.unsqueeze(1) if restart.dim() == 2 else restart.flatten(1, -2)], 1)
+
+    return tuple(map(joined, states[:count], states[count:]))
+
+
+def run_episodes(stack, input, hx, reset_mask, restarts, every_state):
+    """Does what a stack does with `reset_mask` over an input with rows, and restarts from the states `restarts`: runs
+    each episode as a row."""
     swap = (lambda t: t) if stack.batch_first else (lambda t: t.transpose(0, 1))
     x, mask = swap(input), swap(reset_mask).bool()
     starts = torch.cat([torch.ones_like(mask[:, :1]), mask[:, 1:]], 1)
@@ -94,44 +128,14 @@ def run_episodes(stack, input, hx, reset_mask, reset_to, every_state):
     first = offsets[:-1].clamp(max=mask.numel() - 1)  # rows without steps may begin anywhere
     rows, steps = first // mask.shape[1], first % mask.shape[1]
     begins = mask.flatten()[first].unsqueeze(-1)
-    before = None if hx is None else [state[:, rows] for state in hx]
-    after = None if reset_to is None else [_of_episodes(state, rows, steps) for state in reset_to]
-    sizes = stack._state_sizes()
-    zeros = [x.new_zeros(())] * len(sizes)
-    if before or after:
-        states = [torch.where(begins, a, b) for a, b in zip(after or zeros, before or zeros)]
-    else:
-        states = [x.new_zeros(stack.num_layers, len(first), size) for size in sizes]
-    results = stack._run(x.flatten(0, 1), tuple(states), (offsets, torch.tensor([mask.shape[1]]), None), every_state)
+    before = [state[:, rows] for state in hx] if hx else [x.new_zeros(())] * len(restarts)
+    after = [_of_episodes(state, rows, steps) for state in restarts]
+    states = tuple(torch.where(begins, a, b) for a, b in zip(after, before))
+    results = stack._run(x.flatten(0, 1), states, (offsets, torch.tensor([mask.shape[1]]), None), every_state)
     y, last, *every = stack._leaving(results, every_state)
 
     def restored(sequence):
         return swap(sequence.unflatten(0, mask.shape))
 
-    last = (last,) if isinstance(last, torch.Tensor) else last
-    return restored(y), last, [tuple(map(restored, others)) for others in every], episode
-
-
-def with_restarts(stack, x, states, reset_to):
-    """Returns the states before a call over x [B, T, I], zeros if empty, with those of its resets behind their rows."""
-    restarts = stack._as_tuple(reset_to, "reset_to")
-    _check_restarts(stack, restarts, x)
-    dims = max(state.dim() for state in restarts)
-
-    def rows_of(state):
-        while state.dim() < max(dims, 3):
-            state = state.unsqueeze(-2)
-        return state if dims < 3 else state.expand(-1, *x.shape[: dims - 2], -1).flatten(1, -2)
-
-    states = states or [x.new_zeros(stack.num_layers, x.shape[0], size) for size in stack._state_sizes()]
-    return tuple(torch.cat([state, rows_of(restart)], 1) for state, restart in zip(states, restarts))
-
-
-def run_from_states(stack, input, hx, reset_mask, reset_to, every_state):
-    """Does what a stack does with `reset_mask` over an input with rows, and restarts from the states `reset_to`."""
-    restarts = stack._as_tuple(reset_to, "reset_to")
-    _check_restarts(stack, restarts, input if stack.batch_first else input.transpose(0, 1))
-    entering = None if hx is None else stack._as_tuple(hx)
-    y, last, every, episode = run_episodes(stack, input, entering, reset_mask, restarts, every_state)
-    last = tuple(state[:, episode[:, -1]] for state in last)
-    return y, last if len(last) > 1 else last[0], *every
+    last = tuple(state[:, episode[:, -1]] for state in ((last,) if isinstance(last, torch.Tensor) else last))
+    return restored(y), last if len(last) > 1 else last[0], *(tuple(map(restored, others)) for others in every)

@@ -104,6 +104,8 @@ def run_masked(cell, wx, weight_hh, bias_hh, learnt, states, rows, reverse, kept
         dropped: bool ``[B, H]`` or None: units that the recurrent product does not read. The others are divided by
             1 - share.
 
+    The states ``[B, H]`` may have those of resets behind them.
+
     Returns the first `kept` states after each step, each ``[T, B, H]``, and the last states.
     """
     lengths, reset = rows
@@ -114,7 +116,11 @@ def run_masked(cell, wx, weight_hh, bias_hh, learnt, states, rows, reverse, kept
     if dropped is not None:
         code += dropped * 2**count
         weight_hh = weight_hh / (1 - share)
-        states = (states[0].masked_fill(dropped, 0), *states[1:], states[0])
+        more = len(states[0]) - len(dropped)  # states of resets: one for all rows, one a row, or one a step
+        if more == 1:
+            states, more = tuple(torch.cat([s[:-1], s[-1:].expand(dropped.shape)]) for s in states), len(dropped)
+        masks = torch.cat([dropped, dropped.repeat_interleave(more // len(dropped), 0)])
+        states = (states[0].masked_fill(masks, 0), *states[1:], states[0])
     wx = torch.cat([wx, code], -1)
     if reverse:
         wx, reset = _backwards(wx, lengths), None if reset is None else _backwards(reset, lengths)

@@ -6,6 +6,7 @@ from .._cell_forms import CELLS
 from . import _higher_derivatives as higher
 from . import _onnx, _scan_derivatives, _tangents
 from ._checks import is_exported, refuse_onnx_export
+from ._episodes import divided, part_of, with_restarts
 from ._library import TYPES, tape_bytes
 from ._higher_derivatives import state_type
 from ._tangents import has_tangents, is_forward_mode, register_gradients
@@ -77,12 +78,15 @@ def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectiona
 
 
 @torch.library.register_fake("penstock::recurrent_eager")
-def _(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape,
+def _(x, weights, states, restarts, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape,
       every_state):  # fmt: skip
+    if restarts:
+        states = with_restarts(x, (*(states or [None] * len(restarts)), *restarts), reset, len(restarts))
     state = torch.stack(states) if states else None
     form = (cell, layers, bidirectional, batch_first, keep_tape, every_state)
     y, last, tape, every = torch.ops.penstock.recurrent(x, weights, state, lengths, batch_sizes, reset, *form)
-    return [y, *last.unbind(0), *([tape] if keep_tape else []), *([every] if every_state else [])]
+    more = [tape, *([state.to(last.dtype)] if restarts else [])] if keep_tape else []
+    return [y, *last.unbind(0), *more, *([every] if every_state else [])]
 
 
 @torch.library.register_fake("penstock::recurrent_cell")
@@ -364,36 +368,39 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, count, rows, form, x, *states_and_weights):
-        """`rows` is (lengths, batch_sizes, reset), `form` the op's arguments from the cell on."""
+        """`states_and_weights` begins with `count` states, as run_layers() takes them. `rows` is (lengths, batch_sizes,
+        reset), `form` the op's arguments from the cell on."""
         states, weights = states_and_weights[:count], states_and_weights[count:]
-        results = _eager(x, weights, states, *rows, *form)
+        before, restarts = divided(states, CELLS[form[0]][1])
+        results = _eager(x, weights, before, restarts, *rows, *form)
+        joined = results.pop(-2 if form[-1] else -1) if restarts else None
         tape = results.pop(-2 if form[-1] else -1)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, *rows, results[0], tape, *states_and_weights)
+        ctx.save_for_backward(x, *rows, results[0], tape, joined, *states_and_weights)
         ctx.count, ctx.form = count, form
         return tuple(results)
 
     @staticmethod
     def backward(ctx, dy, *dstates):
-        x, lengths, batch_sizes, reset, y, tape, *states_and_weights = ctx.saved_tensors
+        x, lengths, batch_sizes, reset, y, tape, state, *states_and_weights = ctx.saved_tensors
         count, (*form, _, every_state) = ctx.count, ctx.form
         states, weights = states_and_weights[:count], states_and_weights[count:]
         _, _, _, need_x, *needed = ctx.needs_input_grad
-        need_states, need_weights = any(needed[:count]), any(needed[count:])
+        need_weights = any(needed[count:])
         devery = None
         if every_state:
             *dstates, devery = dstates
         dlast = _stacked_gradients(dstates)
         if dy is None and dlast is None and devery is None:
             return (None,) * len(ctx.needs_input_grad)
-        state = None
-        if states:
-            state = states[0].unsqueeze(0) if count == 1 else torch.stack(states)
+        if states and (state is None or torch.is_grad_enabled()):
+            joined = with_restarts(x, states, reset, CELLS[form[0]][1])
+            state = joined[0].unsqueeze(0) if len(joined) == 1 else torch.stack(joined)
         dx, dstate, dweights = recurrent_backward(
             dy, dlast, devery, x, weights, state, lengths, batch_sizes, reset, y, tape, *form, every_state, need_x,
             need_weights,
         )  # fmt: skip
-        dstates = [d.to(s.dtype) for d, s in zip(dstate, states)] if need_states else [None] * count
+        dstates = [part_of(dstate, i, s, reset) if n else None for i, (s, n) in enumerate(zip(states, needed))]
         dweights = dweights if need_weights else [None] * len(weights)
         return (None, None, None, dx if need_x else None, *dstates, *dweights)
 
@@ -415,25 +422,27 @@ _eager = torch.ops.penstock.recurrent_eager.default._op  # the function behind t
 def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state):
     """Runs the op `penstock::recurrent` with gradients, autocast. Returns [y, last states..., every state if wanted].
 
-    `states` is empty (zeros) or has the states, each [layers * directions, B, H]. With a reset, B + n states say where
-    rows start again: the last n are one for all rows, one a row, or one a step, row after row. `rows` is (lengths,
-    batch_sizes, reset).
+    `states` is empty (zeros) or has the states, each [layers * directions, B, H]. Behind them may be those with which
+    rows start again at a reset, as with_restarts() takes both. `rows` is (lengths, batch_sizes, reset).
     """
     x = autocast_sequence(x)
     is_recorded = _is_recorded()
-    if is_recorded and torch.onnx.is_in_onnx_export():
-        return _onnx.layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state)
-    if is_recorded or torch._C._are_functorch_transforms_active():
-        return _run_op(recurrent, x, weights, states, rows, (cell, layers, bidirectional, batch_first), every_state)
-    if has_tangents(x, states, weights):
+    is_transformed = is_recorded or torch._C._are_functorch_transforms_active()
+    if is_transformed or has_tangents(x, states, weights):
+        states = with_restarts(x, states, rows[2], CELLS[cell][1])
+        if is_recorded and torch.onnx.is_in_onnx_export():
+            return _onnx.layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state)
+        form = (cell, layers, bidirectional, batch_first)
+        if is_transformed:
+            return _run_op(recurrent, x, weights, states, rows, form, every_state)
         with torch.inference_mode(False):  # inference mode would lose tangents
-            form = (cell, layers, bidirectional, batch_first)
             return _run_op(recurrent.composed, x, weights, states, rows, form, every_state)
     # _any_requires_grad looks into lists, but not into lists of lists.
     if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, *states, *weights)):
         form = (cell, layers, bidirectional, batch_first, True, every_state)
         return _Eager.apply(len(states), rows, form, x, *states, *weights)
-    return _eager(x, weights, states, *rows, cell, layers, bidirectional, batch_first, False, every_state)
+    states, restarts = divided(states, CELLS[cell][1])
+    return _eager(x, weights, states, restarts, *rows, cell, layers, bidirectional, batch_first, False, every_state)
 
 
 def _run_op(op, x, weights, states, rows, form, every_state):

@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ._checks import check_values_of_lengths
-from ._composed import composed
+from ._composed import composed, of_steps
 from ._ops import is_plain, run_layers
 from ._tangents import has_tangents
 
@@ -110,7 +110,7 @@ def _folded_layer(x, parts, states, rows, cell, batch_first, every_state):
     """Runs one layer with R', given the weights of each direction.
 
     A given h_0 has no m_0, since W_hr is not square. It enters by P more input columns of each direction, whose weights
-    are W_hh. They hold h_0 at the step that a row visits first, and 0 elsewhere.
+    are W_hh. They hold h_0 at the step that a row visits first, the h of resets at theirs, and 0 elsewhere.
     """
     lengths, entering = rows[0], ()
     if states:
@@ -147,7 +147,8 @@ def _product(weight_hh, weight_hr):
 def _at_first_step(h0, x, rows, batch_first, reverse):
     """Returns h0 [B, P] as a sequence in the layout of x, which holds it at the step that a row visits first.
 
-    A reset at this step forgets it. Elsewhere the sequence is 0, for rows without steps too.
+    A reset at this step forgets it. The h of resets may lie behind those of the B rows. Elsewhere the sequence is 0, for
+    rows without steps too.
     """
     lengths, batch_sizes, reset = rows
     h0 = h0.to(x.dtype)
@@ -169,7 +170,8 @@ def _at_first_step(h0, x, rows, batch_first, reverse):
     here = torch.arange(count, device=x.device).unsqueeze(0) == first  # [B, T], or [1, T] for all rows
     if reset is not None:
         here = here & ~reset.bool()
-    h0 = h0.unsqueeze(1)
-    if not batch_first:
-        here, h0 = here.t(), h0.transpose(0, 1)
-    return torch.where(here.unsqueeze(-1), h0, torch.zeros_like(h0))
+    batch = x.shape[0 if batch_first else 1]
+    sequence = torch.where(here.t().unsqueeze(-1), h0[:batch], h0.new_zeros(()))
+    if reset is not None and h0.shape[0] > batch:
+        sequence = torch.where(reset.bool().t().unsqueeze(-1), of_steps(h0[batch:], count, batch), sequence)
+    return sequence.transpose(0, 1) if batch_first else sequence

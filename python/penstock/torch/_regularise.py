@@ -55,7 +55,8 @@ class _Around:
         self._noise, self._training, self._dtype = noise, training, dtype
 
     def layer(self, cell, wx, weight_hh, bias_hh, learnt, states, valid, reset, reverse, kept):
-        """Runs a dense layer with the masks in one call. Returns None if it has to run step by step."""
+        """Runs a dense layer with the masks in one call. `states` may have those of resets behind those of the rows.
+        Returns None if it has to run step by step."""
         zoned = tuple(k for k, share in enumerate(self._noise.zoneout) if share)
         share = self._noise.recurrent_dropout
         kernels = wx.device.type == "cpu" or (wx.is_cuda and self._dtype != torch.float64)
@@ -64,8 +65,9 @@ class _Around:
         if name is None:
             return None
         # The same random numbers in the same order as step by step, on a CPU.
-        dropped = functional.dropout(torch.ones_like(states[0]), share, True) == 0 if share else None
-        draws = torch.rand(len(wx), len(zoned), *states[0].shape, dtype=states[0].dtype, device=wx.device)
+        before = states[0][: wx.shape[1]]
+        dropped = functional.dropout(torch.ones_like(before), share, True) == 0 if share else None
+        draws = torch.rand(len(wx), len(zoned), *before.shape, dtype=states[0].dtype, device=wx.device)
         draws = draws.flip(0) if reverse else draws
         keeps = {k: draws[:, i] < self._noise.zoneout[k] for i, k in enumerate(zoned)}
         wx = wx.to(self._dtype) if wx.is_cuda else wx

@@ -1,5 +1,7 @@
 """What all stacks of recurrent layers share as modules."""
 
+import copy
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -9,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._cell_forms import CELLS
 from .._keywords import check_unknown
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
-from ._episodes import run_from_states, with_restarts
+from ._episodes import restarts_of, run_episodes, with_restarts
 from ._cell_names import CellNote
 from ._ops import autocast_sequence, run_layers
 from ._projection import run_projected
@@ -56,10 +58,9 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
             reset_to: The states that ``reset_mask`` starts again with; they get gradients. One for all rows
                 ``[num_layers, H]``, one for each row ``[num_layers, B, H]``, or one for each step
                 ``[num_layers, B, T, H]``, read at the resets only. For cells with several states, a tuple of them.
-                None: zeros. On a GPU, and in layers with ``proj_size`` or noise, the call cuts the rows at the resets
-                and runs the parts as rows. On a GPU the host waits for their number, except in CUDA graphs and
-                ``torch.compile``. It needs ``reset_mask`` and an input with rows; ``lengths`` and ``bidirectional`` are
-                not supported.
+                None: zeros. On a GPU, the call cuts the rows at the resets and runs the parts as rows; the host waits
+                for their number, except in CUDA graphs and ``torch.compile``. It needs ``reset_mask`` and an input with
+                rows; ``lengths``, ``bidirectional`` and ``process_group`` are not supported.
 
         Returns:
             The outputs ``[T, B, directions * H]`` in the layout of the input, and the last states in the shape of
@@ -86,9 +87,10 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
         if reset_mask is not None:
             check_reset_mask(reset_mask, input.shape[:2], input.device)
             if reset_to is not None and reset_mask.numel():
-                if input.is_cuda or self.proj_size > 0 or self._noise:
-                    return run_from_states(self, input, hx, reset_mask, reset_to, every_state)
-                states = with_restarts(self, input if self.batch_first else input.transpose(0, 1), states, reset_to)
+                restarts = restarts_of(self, reset_to, input if self.batch_first else input.transpose(0, 1))
+                if input.is_cuda:
+                    return run_episodes(self, input, states, reset_mask, restarts, every_state)
+                states = (*(states or [None] * len(restarts)), *restarts)
             if not self.batch_first:
                 reset_mask = reset_mask.t().contiguous()  # here, so that the backward pass need not copy it again
         return self._leaving(self._run(input, states, (lengths, None, reset_mask), every_state), every_state)
@@ -102,6 +104,8 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
                 "reset_to needs a padded input with rows, 3D, one direction, and no lengths: run the layer on each "
                 "part of a sequence, with hx"
             )
+        if getattr(self, "process_group", None) is not None:
+            raise ValueError("reset_to and process_group exclude each other: set the group to None, or use reset_mask")
 
     def _divided(self, every, dtype):
         """Splits [..., directions * (S - 1) * H] into a tuple of S - 1 states."""
@@ -159,6 +163,17 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
         if len(states) != count or (isinstance(hx, torch.Tensor) and count > 1):
             raise RuntimeError(f"{name} must hold the {count} states of {type(self).__name__}, not {len(states)}")
         return states
+
+    def _layer_alone(self, i):
+        """Returns layer i of a stack as a layer with the same parameters and options."""
+        if self.num_layers == 1:
+            return self
+        one, each = copy.copy(self), len(self._flat_weights_names) // self.num_layers
+        one._flat_weights_names = self._flat_weights_names[i * each : (i + 1) * each]
+        one.num_layers, one.dropout = 1, 0.0
+        if i > 0:
+            one.input_size = self._state_sizes()[0] * (2 if self.bidirectional else 1)
+        return one
 
     def _state_sizes(self):
         """Returns the number of units of each state of the cell."""
@@ -218,7 +233,7 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
             if layer > 0:
                 x = functional.dropout(x, self.dropout, True)
             slots = slice(layer * directions, (layer + 1) * directions)
-            entering = tuple(s[slots] for s in states)
+            entering = tuple(s if s is None else s[slots] for s in states)
             own = weights[layer * each : (layer + 1) * each]
             wanted = every_state and layer == self.num_layers - 1
             x, *after = self._run_layers(x, own, entering, rows, 1, False, wanted)
@@ -230,6 +245,8 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
 
     def _run_layers(self, x, weights, states, rows, layers, batch_first, every_state):
         cell, form = self._cell(), (layers, self.bidirectional, batch_first)
+        if self.proj_size > 0 or self._noise:
+            states = with_restarts(x, states, rows[2], CELLS[cell][1])
         if self.proj_size > 0:
             return run_projected(x, weights, states, rows, cell, *form, every_state)
         if self._noise and self._noise.steps(self.training):

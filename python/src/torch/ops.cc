@@ -32,10 +32,13 @@ constexpr Op ops[] = {
      "-> (Tensor y, Tensor state_out, Tensor tape, Tensor states)"},
     // Op for eager calls, with only the results that are needed: each tensor takes noticeable time in small calls. It
     // returns y, each state [layers * directions, B, H], and on request the tape and every state. states is empty
-    // (zeros) or has each state.
+    // (zeros) or has each state. restarts, on a CPU, has the states with which rows start again at a reset, [layers,
+    // H],
+    // [layers, B, H] or [layers, B, T, H]; after the tape, the op then returns all states as recurrent takes them.
     {recurrent_eager,
-     "recurrent_eager(Tensor x, Tensor[] weights, Tensor[] states, Tensor? lengths, Tensor? batch_sizes, "
-     "Tensor? reset, str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, bool every_state) "
+     "recurrent_eager(Tensor x, Tensor[] weights, Tensor[] states, Tensor[] restarts, Tensor? lengths, "
+     "Tensor? batch_sizes, Tensor? reset, str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, "
+     "bool every_state) "
      "-> Tensor[]"},
     // One step of one layer on a CPU without gradients. x is [B, I] or [I]; states is empty (zeros) or has each state,
     // [B, H] or [H]. It returns the states after the step, with the type of x.

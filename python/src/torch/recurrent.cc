@@ -259,13 +259,14 @@ struct ForwardResults {
   TorchTensor y, state_out, tape, states;
 };
 
-/// Checks that the states before a call are none or all, with these sizes each.
-void check_states(const RecurrentCall& call, const std::vector<TorchTensor>& states, const Sizes& sizes) {
+/// Checks that the states before a call, or those of its resets, are none or all, with these sizes each.
+void check_states(const RecurrentCall& call, const std::vector<TorchTensor>& states, const Sizes& sizes,
+                  const char* name = "states") {
   const auto count = static_cast<Index>(states.size());
-  check(count == 0 || count == call.states, "states must be none or ", call.states, ", not ", count);
+  check(count == 0 || count == call.states, name, " must be none or ", call.states, ", not ", count);
   for (Index k = 0; k < count; ++k) {
     const TorchTensor& state = states[static_cast<std::size_t>(k)];
-    check(state.sizes() == sizes, "states[", k, "] must be ", sizes, ", not ", state);
+    check(state.sizes() == sizes, name, "[", k, "] must be ", sizes, ", not ", state);
     check(state.is_cuda() == call.x.is_cuda() && (!state.is_cuda() || state.device_index() == call.x.device_index()),
           "Input and hidden tensors are not at the same device");
   }
@@ -283,16 +284,47 @@ void copy_states(const std::vector<TorchTensor>& states, const TorchTensor& whol
   }
 }
 
-/// Returns the states before a call, and those of its resets, as one tensor [S, layers * directions, B + n, H].
-TorchTensor entering(RecurrentCall& call, const std::vector<TorchTensor>& states) {
-  if (states.front().dim() == 3) call.take_restarts(states.front().size(1));
-  const Sizes sizes = call.entering_sizes();
-  check_states(call, states, {sizes.begin() + 1, sizes.end()});
-  if (states.size() == 1) return states.front().as_entry();
-  if (call.x.is_cuda()) return stack(states);
-  TorchTensor whole = call.x.empty(sizes, state_type(call.x));
-  copy_states(states, whole);
-  return whole;
+/// Returns the states before a call, none for zeros, and behind them those of its resets: one tensor
+/// [S, layers * directions, B + n, H].
+TorchTensor entering(RecurrentCall& call, const std::vector<TorchTensor>& states,
+                     const std::vector<TorchTensor>& restarts) {
+  const Sizes whole = call.state_sizes();
+  const Index slots = whole[1], rows = whole[2], hidden = whole[3];
+  if (restarts.empty() && states.front().dim() == 3) call.take_restarts(states.front().size(1));  // joined already
+  check_states(call, states, {slots, state_rows(call.restarts, rows, call.steps), hidden});
+  if (restarts.empty() && states.size() == 1) return states.front().as_entry();
+  if (restarts.empty() && call.x.is_cuda()) return stack(states);
+  if (!restarts.empty()) {
+    check(call.reset && !call.packed && !call.x.is_cuda(), "restarts need padded rows with a reset on a CPU");
+    const Index axes = restarts.front().dim();
+    call.restarts = axes == 2 ? Restarts::one : axes == 3 ? Restarts::rows : Restarts::steps;
+    const Sizes of_steps{slots, rows, call.steps, hidden}, of_rows{slots, rows, hidden}, of_all{slots, hidden};
+    check_states(call, restarts, axes == 2 ? of_all : axes == 3 ? of_rows : of_steps, "restarts");
+  }
+  TorchTensor all = call.x.empty(call.entering_sizes(), state_type(call.x));
+  auto* to = all.data<std::byte>();
+  const auto copy = [&](const TorchTensor& block, std::size_t i, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (block) std::memcpy(to, block.data<std::byte>() + i * bytes, bytes);
+    if (!block) std::memset(to, 0, bytes);
+    to += bytes;
+  };
+  const auto bytes_of = [&](Index count) {
+    return static_cast<std::size_t>(count * hidden) * (all.dtype() == shim().float64 ? sizeof(double) : sizeof(float));
+  };
+  const std::size_t more = restarts.empty() ? 0 : bytes_of(call.entering_sizes()[2] - rows);
+  const std::size_t first = bytes_of(call.entering_sizes()[2]) - more;
+  const auto ready = [&](const std::vector<TorchTensor>& given, std::size_t k) {
+    return given.empty() ? TorchTensor() : given[k].to(all.dtype()).contiguous();
+  };
+  for (std::size_t k = 0; k < static_cast<std::size_t>(call.states); ++k) {
+    const TorchTensor before = ready(states, k), again = ready(restarts, k);
+    for (std::size_t slot = 0; slot < static_cast<std::size_t>(slots); ++slot) {
+      copy(before, slot, first);
+      copy(again, slot, more);
+    }
+  }
+  return all;
 }
 
 /// Runs a forward pass. The caller has made the device of x the current one.
@@ -332,20 +364,21 @@ void recurrent_eager(StableValue* stack, std::uint64_t, std::uint64_t) {
   RecurrentCall call;
   call.x = arguments.tensor();
   call.weights = arguments.tensors();
-  const std::vector<TorchTensor> states = arguments.tensors();
+  const std::vector<TorchTensor> states = arguments.tensors(), restarts = arguments.tensors();
   call.take_rows(arguments);
   call.take_form(arguments);
   const bool keep_tape = arguments.boolean();
   call.every_state = arguments.boolean();
   call.validate();
   const DeviceGuard guard(call.x);
-  if (!states.empty()) call.state = entering(call, states);
+  if (!states.empty() || !restarts.empty()) call.state = entering(call, states, restarts);
   ForwardResults results = run_forward(call, keep_tape);
   std::vector<TorchTensor> wanted;
   wanted.reserve(static_cast<std::size_t>(call.states) + 3);
   wanted.push_back(std::move(results.y));
   for (Index k = 0; k < call.states; ++k) wanted.push_back(results.state_out.entry(k));
   if (keep_tape) wanted.push_back(results.tape ? std::move(results.tape) : call.x.empty({0}, shim().uint8));
+  if (keep_tape && !restarts.empty()) wanted.push_back(call.state.share());
   if (call.every_state) {
     wanted.push_back(results.states ? std::move(results.states)
                                     : call.x.empty(call.every_state_sizes(), state_type(call.x)));
