@@ -12,11 +12,8 @@ version = release = re.search(r"VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").re
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-# The tutorial is kept with outputs, for readers of the repository; the site shows those of a run while it is built.
-nb_execution_mode = "force"
-nb_execution_timeout = 300
-nb_execution_raise_on_error = True
-nb_execution_show_tb = True
+# The tutorial is kept with outputs. tests/python/test_tutorial.py runs it and compares them.
+nb_execution_mode = "off"
 # Pages are read in the repository too, where links may lead to files that are no pages, and the grammar of the solver is in
 # a notation that Pygments knows another dialect of.
 suppress_warnings = ["misc.highlighting_failure", "myst.xref_missing"]
