@@ -12,8 +12,8 @@ import unittest
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "papers.py"
 
 # Parameters are 2 n² + 10 n + 7 of a width n, and a rate of 0.003 is the best. One line of `calls` for each training.
-PROGRAM = """#!{python}
-import json, pathlib, sys, time
+PROGRAM = """#!{python} -SE
+import json, sys, time
 if sys.argv[1] == "--version":
     print("penstock 9.9")
     sys.exit()
