@@ -63,8 +63,8 @@ std::string widest_cell() {
   return widest;
 }
 
-/// Every rule, both ways; what changes little about a kernel (storage of halves, few channels, ragged rows) with the
-/// rule that needs least and the one that needs most.
+/// Every rule, both ways; what changes little about a kernel (16-bit storage, few channels, ragged rows) with the rule
+/// that needs least and the one that needs most.
 std::vector<Subject> subjects() {
   std::vector<Subject> list;
   std::vector<ScanRule> rules{given_terms, given_signed_logs};
@@ -72,9 +72,10 @@ std::vector<Subject> subjects() {
   for (const bool backward : {false, true}) {
     for (const ScanRule& rule : rules) {
       list.push_back(subject(rule, Storage::f32, backward, false, 1024));
-      list.push_back(subject(rule, Storage::bf16, backward, false, 1024));
+      if (test::compiles_all()) list.push_back(subject(rule, Storage::bf16, backward, false, 1024));
     }
     for (const ScanRule& rule : {given_terms, scan_rule(widest_cell())}) {
+      list.push_back(subject(rule, Storage::bf16, backward, false, 1024));
       list.push_back(subject(rule, Storage::f16, backward, true, 1024));
       list.push_back(subject(rule, Storage::f32, backward, true, 6));
       list.push_back(subject(rule, Storage::bf16, backward, false, 6));
@@ -206,6 +207,7 @@ TEST(Hopper, WarpgroupsFitTheirRegisters) {
         for (const plan::GpuProductPlan& plan : product_plans(problem_of(shape), chip(hopper))) {
           const bool first_or_last = plan.tiles_n == 1 || plan.tiles_n >= 13;
           if (!plan.warpgroups || plan.pairs || !first_or_last || (a_transposed && b_transposed)) continue;
+          if (k == 48 && (a_transposed || b_transposed) && !test::compiles_all()) continue;
           expect_sound(float_product_source(shape, plan), hopper, plan.threads());
         }
       }
