@@ -15,7 +15,7 @@ ARM64_TESTS := test_cells_list test_backend_functions test_backend_int8 test_ops
 # apart, for those who change one of them; a folder stays as it began.
 UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=40)
 
-.PHONY: help demo build test test-gpu vendor check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest installed sanitize-asan sanitize-tsan fuzz arm64
+.PHONY: help demo build test test-gpu vendor check python wheel docs sanitize portable lint format install clean setup setup-test setup-portable configured-test built-test pytest installed sanitize-asan sanitize-tsan fuzz arm64-built arm64 runtime-platforms
 # Targets share folders, so they run one after the other. Those that share none may run side by side: each leaves a core
 # idle at times, during downloads, in CMake and at the end of the tests.
 ifndef SIDE_BY_SIDE
@@ -69,22 +69,25 @@ sanitize-tsan: setup-test
 	@cmake --build --preset tsan --parallel $(JOBS)
 	@$(CTEST) --preset tsan
 
-portable: fuzz arm64 ## Compile with clang and fuzz for FUZZ_SECONDS a target; cross-compile for arm64 and test that under an emulator
+portable: fuzz arm64 runtime-platforms ## Compile with clang and fuzz for FUZZ_SECONDS a target; cross-compile for arm64 and test that under an emulator
 
 # What runs for seconds need not be optimised: that takes longer than it saves.
-fuzz: setup-test
-	@tools/setup.sh portable
+fuzz: setup-portable
 	@$(call configure,fuzz,-D CMAKE_CXX_FLAGS_DEBUG='-O0 -g1')
 	@cmake --build --preset fuzz --parallel $(JOBS)
 	@tools/fuzz.sh build/fuzz/tests/fuzz $(FUZZ_SECONDS)
 
-arm64: configured-test
-	@tools/setup.sh portable
+# In a folder of its own, so that it may run beside every other target.
+arm64-built: setup-portable
 	@tools/arm64_sysroot.sh build/arm64_sysroot
 	@$(call configure,arm64)
 	@cmake --build --preset arm64 --parallel $(JOBS) --target penstock-cli $(ARM64_TESTS)
+
+arm64: arm64-built configured-test
 	@cmake --build --preset test --parallel $(JOBS) --target penstock-cli
 	@tools/test_arm64.sh build/arm64 build/release/penstock $(ARM64_TESTS)
+
+runtime-platforms: setup-portable
 	@tools/test_runtime.sh build/runtime_platforms
 
 lint: setup-test $(VENV)/ready ## Check formatting, the order of the layers, and clang-tidy's list
@@ -105,6 +108,9 @@ setup:
 
 setup-test:
 	@tools/setup.sh test
+
+setup-portable: setup-test
+	@tools/setup.sh portable
 
 configured-test: setup-test
 	@$(call configure,test,$(UNITY))

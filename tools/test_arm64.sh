@@ -13,17 +13,27 @@ emulate=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E OMP_WAIT_POLICY=passive
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-for test in "$@"; do
-  echo "arm64: $test"
-  "${emulate[@]}" "$build/tests/$test" --gtest_brief=1 >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
-done
+run_test() {
+  echo "arm64: $1"
+  "${emulate[@]}" "$build/tests/$1" --gtest_brief=1 >"$folder/$1.log" 2>&1 || { cat "$folder/$1.log"; return 1; }
+}
 
-echo "arm64: penstock trains, and its model writes there what it writes here"
-head -c 20000 "$root/data/kjv.txt" >"$folder/text"
-"${emulate[@]}" "$build/penstock" train "$folder/text" --output "$folder/model.safetensors" --steps 60 --batch 4 \
-  --length 64 --width 32 --blocks 1 --quiet
-write=(generate "$folder/model.safetensors" --prompt 'In the ' --bytes 60 --temperature 0)
-"${emulate[@]}" "$build/penstock" "${write[@]}" >"$folder/there"
-"$native" "${write[@]}" >"$folder/here"
-cmp "$folder/there" "$folder/here"
-(($(wc -c <"$folder/there") >= 60))
+train_and_write() {
+  echo "arm64: penstock trains, and its model writes there what it writes here"
+  head -c 20000 "$root/data/kjv.txt" >"$folder/text"
+  "${emulate[@]}" "$build/penstock" train "$folder/text" --output "$folder/model.safetensors" --steps 60 --batch 4 \
+    --length 64 --width 32 --blocks 1 --quiet
+  local write=(generate "$folder/model.safetensors" --prompt 'In the ' --bytes 60 --temperature 0)
+  "${emulate[@]}" "$build/penstock" "${write[@]}" >"$folder/there"
+  "$native" "${write[@]}" >"$folder/here"
+  cmp "$folder/there" "$folder/here"
+  (($(wc -c <"$folder/there") >= 60))
+}
+
+train_and_write &
+jobs=($!)
+for test in "$@"; do
+  run_test "$test" &
+  jobs+=($!)
+done
+for job in "${jobs[@]}"; do wait "$job"; done
