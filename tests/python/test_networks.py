@@ -232,6 +232,8 @@ def test_what_is_refused_is_named(tmp_path):
     for content, why in [
         (b"", "this is not an ONNX model"),
         (b"{}", "damaged at byte"),
+        (b"version https://git-lfs.github.com/spec/v1", "run git lfs pull"),
+        (b"\x1c\0\0\0TFL3", "a TensorFlow Lite file: export the model to ONNX"),
         (model_of([helper.make_node("Wonder", ["x"], ["y"], name="n")], [("x", [2])], [("y", [2])]), "Wonder 'n': there is no such"),
         (model_of([helper.make_node("Abs", ["x"], ["y"], domain="com.example")], [("x", [2])], [("y", [2])]), "the domain"),
     ]:

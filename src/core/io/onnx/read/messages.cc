@@ -190,6 +190,27 @@ ModelMessage MessageReader::model(std::string_view bytes) {
   });
 }
 
+/// Refuses files of other formats, which would be called damaged otherwise.
+void refuse_other_formats(std::string_view content, const std::string& source) {
+  struct Format {
+    std::size_t at;
+    std::string_view mark;
+    const char* what;
+  };
+  constexpr Format formats[] = {
+      {0, "version https://git-lfs", "a pointer of Git LFS instead of the file: run git lfs pull in its folder"},
+      {0, "PK\x03\x04", "a zip archive, as PyTorch and Keras write: export the model to ONNX, or unpack the archive"},
+      {0, "\x89HDF", "an HDF5 file, as Keras writes: export the model to ONNX"},
+      {4, "TFL3", "a TensorFlow Lite file: export the model to ONNX"},
+      {4, "ORTM", "in the format of ONNX Runtime: give the ONNX file that it was made of"},
+  };
+  for (const Format& each : formats) {
+    if (content.size() > each.at && content.substr(each.at).starts_with(each.mark)) {
+      fail(ErrorCode::bad_input, "{}: this is {}", source, each.what);
+    }
+  }
+}
+
 }  // namespace
 
 std::string shown(std::string_view name) {
@@ -207,6 +228,7 @@ std::string title_of(const NodeMessage& node) {
 }
 
 ModelMessage decode_model(std::string_view content, const std::string& source) {
+  refuse_other_formats(content, source);
   return MessageReader(source).model(content);
 }
 
