@@ -11,19 +11,19 @@
 
 #include "base/alive.h"
 #include "base/check.h"
+#include "base/step_queue.h"
 #include "base/threads.h"
 #include "nn/enough_memory.h"
 #include "ops/pointwise/elementwise.h"
 #include "ops/pointwise/embedding.h"
 #include "stream/pool_rows.h"
 #include "stream/session_rows.h"
-#include "stream/step_queue.h"
 
 namespace penstock {
 
 namespace {
 
-using streaming::form_of, streaming::PoolForm, streaming::PoolRows, streaming::StepQueue;
+using streaming::form_of, streaming::PoolForm, streaming::PoolRows;
 
 constexpr Index kMostSessions = Index{1} << 24;
 constexpr double kLongestWait = 1e6;  // seconds
@@ -223,13 +223,13 @@ struct SessionPool::Impl {
     const std::size_t there = from.steps.look();
     for (std::size_t place = 0; place < there && from.sessions.size() < from.most; ++place) {
       const StepQueue::View step = from.steps.at(place);
-      const std::optional<Index> slot = find_slot(step.session);
+      const std::optional<Index> slot = find_slot({step.session});
       const bool first = !slot || std::exchange(slots[static_cast<std::size_t>(*slot)].call, call) != call;
       from.taken.push_back(first ? 1 : 0);
       if (!first) continue;
       const std::size_t bytes = static_cast<std::size_t>(form.inputs) * sizeof(float);
       std::memcpy(from.values.data() + from.sessions.size() * bytes, step.step, bytes);
-      from.sessions.push_back(step.session);
+      from.sessions.push_back({step.session});
       from.tags.push_back(step.tag);
     }
     from.steps.drop(from.taken);
@@ -368,13 +368,13 @@ std::vector<PoolFailure> SessionPool::push(std::span<const PooledSession> sessio
 bool SessionPool::submit(PooledSession session, std::int32_t token, std::uint64_t tag) {
   Impl& impl = held();
   impl.require_steps<std::int32_t>(1, 1);
-  return impl.queue().steps.push(session, tag, &token);
+  return impl.queue().steps.push(session.id, tag, &token);
 }
 
 bool SessionPool::submit(PooledSession session, std::span<const float> features, std::uint64_t tag) {
   Impl& impl = held();
   impl.require_steps<float>(1, features.size());
-  return impl.queue().steps.push(session, tag, features.data());
+  return impl.queue().steps.push(session.id, tag, features.data());
 }
 
 Index SessionPool::waiting() const { return held().queue().steps.size(); }

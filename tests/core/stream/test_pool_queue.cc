@@ -12,14 +12,12 @@
 #include "penstock/session_pool.h"
 #include "penstock/stream.h"
 #include "stream/small_models.h"
-#include "stream/step_queue.h"
 #include "support/expect_error.h"
 #include "support/tolerance.h"
 
 namespace penstock {
 namespace {
 
-using streaming::StepQueue;
 using test::expect_error;
 using test::same_bits;
 using test::series;
@@ -29,38 +27,6 @@ using test::text;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-TEST(StepQueue, IsFullAtItsBound) {
-  StepQueue queue(3, sizeof(int));
-  for (int lap = 0; lap < 5; ++lap) {
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(queue.push({1}, 10 * lap + i, &i));
-    const int more = 9;
-    ASSERT_FALSE(queue.push({1}, 99, &more));
-    ASSERT_EQ(queue.look(), 3U);
-    ASSERT_EQ(queue.at(2).tag, 10 * lap + 2U);
-    queue.drop({0, 1, 1});  // the place of the first, which still waits, comes next
-    ASSERT_EQ(queue.size(), 1);
-    ASSERT_FALSE(queue.push({1}, 99, &more));
-    queue.drop({1});
-    ASSERT_EQ(queue.size(), 0);
-    ASSERT_EQ(queue.look(), 0U);
-  }
-}
-
-TEST(StepQueue, SleepsUntilAStepOrTheEnd) {
-  StepQueue queue(4, sizeof(int));
-  const auto begin = Clock::now();
-  EXPECT_EQ(queue.wait(1, begin + std::chrono::milliseconds(20)), 0U);
-  EXPECT_GE(seconds_since(begin), 0.02);
-  for (int round = 0; round < 50; ++round) {
-    std::jthread producer([&] {
-      for (int i = 0; i < 2; ++i) ASSERT_TRUE(queue.push({1}, i, &i));
-    });
-    ASSERT_EQ(queue.wait(2, Clock::now() + std::chrono::seconds(60)), 2U);
-    ASSERT_EQ(queue.wait(3, Clock::now() + std::chrono::microseconds(1)), 2U);
-    queue.drop({1, 1});
-  }
-}
 
 TEST(PoolQueue, FullIsAnAnswerAndNothingIsLost) {
   const Model model(spec_of("gru"), series(), 3);

@@ -1,9 +1,9 @@
-#include "stream/step_queue.h"
+#include "base/step_queue.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace penstock::streaming {
+namespace penstock {
 
 StepQueue::StepQueue(Index cells, std::size_t step_bytes)
     : cells_(static_cast<std::size_t>(cells)), step_bytes_(step_bytes), steps_(cells_.size() * step_bytes) {
@@ -11,7 +11,7 @@ StepQueue::StepQueue(Index cells, std::size_t step_bytes)
   arrived_.reserve(cells_.size());
 }
 
-bool StepQueue::push(PooledSession session, std::uint64_t tag, const void* step) {
+bool StepQueue::push(std::uint64_t session, std::uint64_t tag, const void* step) {
   std::uint64_t position = next_.load(std::memory_order_relaxed);
   while (true) {
     const std::uint64_t turn = cells_[place_of(position)].turn.load(std::memory_order_acquire);
@@ -85,4 +85,4 @@ std::size_t StepQueue::wait(std::size_t count, Clock::time_point end) {
 
 StepQueue::Clock::time_point StepQueue::since() const { return cells_[place_of(arrived_.front())].since; }
 
-}  // namespace penstock::streaming
+}  // namespace penstock

@@ -9,11 +9,11 @@
 #include <semaphore>
 #include <vector>
 
-#include "penstock/session_pool.h"
+#include "penstock/types.h"
 
-namespace penstock::streaming {
+namespace penstock {
 
-/// A bounded queue of steps from any number of threads to one.
+/// A bounded queue of steps of sessions, from any number of threads to one.
 ///
 /// A ring of cells, each with a turn that says whether it is empty or full. A producer claims the next cell by one
 /// atomic exchange, and no thread waits for another. Only a consumer that sleeps costs its waker a system call.
@@ -27,13 +27,13 @@ class StepQueue {
   /// Steps in the queue; a moment later there may be others. For any thread.
   Index size() const { return waiting_.load(std::memory_order_relaxed); }
   /// Adds a step. Returns false if the queue is full. For any thread.
-  bool push(PooledSession session, std::uint64_t tag, const void* step);
+  bool push(std::uint64_t session, std::uint64_t tag, const void* step);
 
   // The consumer's, in order from 0; a step that it drops leaves its place, and those behind it move up.
 
   /// A step in the queue.
   struct View {
-    PooledSession session;
+    std::uint64_t session;
     std::uint64_t tag;
     const void* step;
   };
@@ -50,7 +50,7 @@ class StepQueue {
  private:
   struct Cell {
     std::atomic<std::uint64_t> turn;
-    PooledSession session;
+    std::uint64_t session;
     std::uint64_t tag;
     Clock::time_point since;
   };
@@ -69,4 +69,4 @@ class StepQueue {
   std::vector<std::uint64_t> arrived_;  // positions of steps that wait, in order
 };
 
-}  // namespace penstock::streaming
+}  // namespace penstock
