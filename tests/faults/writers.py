@@ -45,8 +45,6 @@ class Attack(Subject):
             yield lambda size=size: self.trial(file_size=size)
 
     def kill(self, count):
-        if self.writer.function:
-            self.writer.function(1)  # so that no child has to import and to load
         for _ in range(count):
             yield self.kill_forked if self.writer.function else lambda: self.trial(kill=self.moment)
 
