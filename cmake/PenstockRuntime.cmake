@@ -21,7 +21,7 @@ set(runtime_steps ${runtime_core}/network/contraction.cc ${runtime_core}/network
 list(REMOVE_ITEM runtime_networks ${runtime_steps})
 list(REMOVE_ITEM runtime_sources ${runtime_models} ${runtime_networks} ${runtime_steps})
 list(FILTER runtime_sources EXCLUDE REGEX "/((step|int8)_kernels|c_open_int8).cc$")
-list(APPEND runtime_sources ${runtime_core}/base/denormals.cc ${runtime_core}/base/json_reader.cc
+list(APPEND runtime_sources ${runtime_core}/base/json_reader.cc
      ${runtime_core}/base/files/safetensors_header.cc
      ${runtime_core}/custom/expression_graph.cc ${runtime_core}/custom/program.cc)
 add_library(penstock_runtime_kernels OBJECT ${runtime_core}/runtime/step_kernels.cc

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "src/core"
 # Compiled once for each instruction set, by including themselves: sources of their own.
 KERNELS = ["runtime/step_kernels.cc", "runtime/int8_kernels.cc", "network/gate_kernels.cc", "network/pointwise_kernels.cc", "network/product_kernels.cc"]
-SHARED = ["base/denormals.cc", "base/json_reader.cc", "base/files/safetensors_header.cc", "custom/expression_graph.cc", "custom/program.cc"]
+SHARED = ["base/json_reader.cc", "base/files/safetensors_header.cc", "custom/expression_graph.cc", "custom/program.cc"]
 OF_MODELS = ["runtime/c_open_models.cc", "runtime/read_description.cc"]
 OF_INT8 = ["runtime/c_open_int8.cc"]
 OF_NETWORKS = ["runtime/c_open_networks.cc", "base/memory_plan.cc"]

@@ -25,26 +25,44 @@ bool has_denormals(const Real* values, Index count) {
 /// hundred times slower.
 class DenormalMode {
  public:
-  static DenormalMode of_this_thread();
-  static DenormalMode zeros();
+#if defined(__SSE2__)
+  static DenormalMode of_this_thread() { return DenormalMode(__builtin_ia32_stmxcsr() & kZeros); }
+  static DenormalMode zeros() { return DenormalMode(kZeros); }
   /// Sets this thread's mode and returns the one before.
-  DenormalMode set() const;
+  DenormalMode set() const {
+    const unsigned now = __builtin_ia32_stmxcsr();
+    if ((now & kZeros) != bits_) __builtin_ia32_ldmxcsr((now & ~kZeros) | bits_);
+    return DenormalMode(now & kZeros);
+  }
+#else
+  // Where nothing is known of a mode there is one.
+  static DenormalMode of_this_thread() { return DenormalMode(0); }
+  static DenormalMode zeros() { return DenormalMode(0); }
+  DenormalMode set() const { return *this; }
+#endif
+  bool operator==(const DenormalMode&) const = default;
 
  private:
+  static constexpr unsigned kZeros = 0x8040;  // of MXCSR: results that are denormal, and arguments
+
   explicit DenormalMode(unsigned bits) : bits_(bits) {}
   unsigned bits_;
 };
 
-/// While it lives, this thread computes in that mode.
+/// While it lives, this thread computes in that mode. A mode that is set already is not read again at the end: the
+/// processor would wait for all arithmetic before.
 class WithDenormals {
  public:
-  explicit WithDenormals(DenormalMode mode) : before_(mode.set()) {}
-  ~WithDenormals() { before_.set(); }
+  explicit WithDenormals(DenormalMode mode) : before_(mode.set()), changed_(before_ != mode) {}
+  ~WithDenormals() {
+    if (changed_) before_.set();
+  }
   WithDenormals(const WithDenormals&) = delete;
   WithDenormals& operator=(const WithDenormals&) = delete;
 
  private:
   DenormalMode before_;
+  bool changed_;
 };
 
 }  // namespace penstock

@@ -37,6 +37,7 @@ Status Builder::build(std::span<const Shape> inputs) {
   drop_unneeded();
   fuse();
   find_lifetimes();
+  carry_in_place();
   lie_in_place();
   place();
   return {};

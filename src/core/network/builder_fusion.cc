@@ -79,6 +79,24 @@ bool Builder::fuse_into_writer(std::size_t at, std::vector<int>& writers, const 
   return true;
 }
 
+/// The one output of a layer becomes a part of it.
+void Builder::fuse_head(Emitted& column, const std::vector<int>& writers, const std::vector<int>& readers) {
+  if (!column.step.is_column || column.step.ending.op != Unary::none) return;
+  const int buffer = buffer_of(column.reads[0]);
+  if (buffer < 0 || writers[buffer] < 0 || readers[buffer] != 1 || buffers_[buffer].kept) return;
+  Emitted& layer = steps_[writers[buffer]];
+  if (!layer.step.takes_head || buffer_of(layer.writes[0]) != buffer || items_[column.reads[0]].offset != 0) return;
+  const Shape& shape = items_[layer.writes[0]].fact.shape;  // [T, 1, H]
+  const Product& product = column.step.product;
+  if (product.inner != shape[2] || product.rows != shape[0]) return;
+  if (product.rows > 1 && (product.a_stride != shape[2] || product.c_stride != 1)) return;
+  layer.step.head = column.step.packed;
+  layer.step.f = {column.step.bias.empty() ? 0.0f : column.step.bias[0]};
+  layer.step.takes_head = false;
+  layer.writes[0] = column.writes[0];
+  column.needed = false;
+}
+
 void Builder::fuse() {
   std::vector<int> writers(buffers_.size(), -1), readers(buffers_.size(), 0);
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -93,6 +111,9 @@ void Builder::fuse() {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     fuse_swish(i, writers, readers);
     fuse_into_writer(i, writers, readers);
+  }
+  for (Emitted& emitted : steps_) {
+    if (emitted.needed) fuse_head(emitted, writers, readers);
   }
   std::erase_if(steps_, [](const Emitted& emitted) { return !emitted.needed; });
 }

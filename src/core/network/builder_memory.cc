@@ -87,11 +87,28 @@ void Builder::find_lifetimes() {
     for (const int read : steps_[i].reads) use(buffer_of(read), i);
     for (const int write : steps_[i].writes) use(buffer_of(write), i);
     use(steps_[i].scratch, i);
+    if (steps_[i].step.keeps_scratch) use(steps_[i].scratch, 0), use(steps_[i].scratch, end);
   }
   for (const int output : outputs_) {
     if (buffer_of(output) < 0) continue;
     use(buffer_of(output), end);
     buffers_[buffer_of(output)].kept = true;
+  }
+}
+
+/// The next value of a state replaces the one before, if the step that writes it reads that, and no other step does.
+void Builder::carry_in_place() {
+  const auto uses = [&](const std::vector<int>& items, int buffer) {
+    return std::ranges::count(items, buffer, [&](int item) { return buffer_of(item); });
+  };
+  for (const State& state : network_.states) {
+    const int from = buffer_of(inputs_[state.input]), to = buffer_of(outputs_[state.output]);
+    if (from < 0 || to < 0 || uses(outputs_, to) != 1 || buffers_[from].bytes != buffers_[to].bytes) continue;
+    const bool only = std::ranges::all_of(steps_, [&](const Emitted& emitted) {
+      const auto reads = uses(emitted.reads, from);
+      return reads == uses(emitted.writes, to) && (reads == 0 || (reads == 1 && emitted.step.carries_states));
+    });
+    if (only) buffers_[to].merged = from;
   }
 }
 
@@ -150,7 +167,10 @@ void Builder::place() {
   }
   for (const State& state : network_.states) {
     const Port& input = impl_.inputs[state.input];
-    impl_.states.push_back({input.place.offset, impl_.outputs[state.output].place, bytes_of(input.type, input.shape)});
+    const Carried& carried = impl_.states.emplace_back(
+        Carried{input.place.offset, impl_.outputs[state.output].place, bytes_of(input.type, input.shape)});
+    const bool in_place = carried.output.constant == nullptr && carried.output.offset == carried.input;
+    if (!in_place) impl_.copied.push_back(carried);
   }
 }
 

@@ -56,6 +56,24 @@ void take(Letters& letters, const Letters& all, std::size_t first, Index Letter:
 enum Copies : std::size_t { kOuter, kOfA, kOfB, kOfC };
 enum Scratches : std::size_t { kHasA, kHasB, kHasC, kAtB, kAtC, kBatch };
 
+/// Multiplies the rows of a job, and applies the step's ending to them.
+void multiply(const Step& step, const Memory& memory, Product& job) {
+  if (!step.bias.empty()) job.column_bias = step.bias.data();
+  memory.kernels.multiply(job);
+  if (step.ending.op == Unary::none) return;
+  for (Index row = 0; row < job.rows; ++row) {
+    float* const y = job.c + row * job.c_stride;
+    memory.kernels.unary(step.ending.op, job.columns, y, y, step.ending.alpha, step.ending.beta);
+  }
+}
+
+/// Rows that lie evenly, times constants: small networks spend little on anything else.
+void run_rows(const Step& step, const Memory& memory) {
+  Product job = step.product;
+  job.a = step.floats(0, memory), job.b = step.packed.data(), job.c = step.result(0, memory);
+  multiply(step, memory, job);
+}
+
 /// loops: the rows of c, a and b that belong together; then the copies that come before and after. n: which there are,
 /// where they lie in the scratch, and 1 if rows may run together.
 void run_contraction(const Step& step, const Memory& memory) {
@@ -70,7 +88,6 @@ void run_contraction(const Step& step, const Memory& memory) {
   if (step.n[kHasA] != 0) a = copied(kOfA, a, spare);
   if (step.n[kHasB] != 0) b = copied(kOfB, b, spare + step.n[kAtB]);
   float* c = step.n[kHasC] != 0 ? spare + step.n[kAtC] : step.result(0, memory);
-  if (!step.bias.empty()) job.column_bias = step.bias.data();
   const StridedLoop& outer = step.loops[kOuter];
   const bool together = step.n[kBatch] == 0;
   outer.rows([&](const StridedLoop::Strides& at) {
@@ -80,12 +97,7 @@ void run_contraction(const Step& step, const Memory& memory) {
       job.a = a + at[1] + i * outer.inner_stride(1);
       job.b = b + at[2] + i * outer.inner_stride(2);
       job.c = c + at[0] + i * outer.inner_stride(0);
-      memory.kernels.multiply(job);
-      if (step.ending.op == Unary::none) continue;
-      for (Index row = 0; row < job.rows; ++row) {
-        float* y = job.c + row * job.c_stride;
-        memory.kernels.unary(step.ending.op, job.columns, y, y, step.ending.alpha, step.ending.beta);
-      }
+      multiply(step, memory, job);
     }
   });
   if (step.n[kHasC] != 0) copied(kOfC, c, step.result(0, memory));
@@ -175,6 +187,11 @@ void contract(Preparation& p, const Letters& letters, const float* known, float 
     step.loops[kOuter].add(letter.extent, {letter.c, letter.a, letter.b, 0});
   const StridedLoop& outer = step.loops[kOuter];
   step.n[kBatch] = outer.axes() > 0 && outer.inner_stride(2) != 0 ? 1 : 0;
+  if (scratch == 0 && !step.packed.empty() && step.n[kBatch] == 0 && outer.axes() < 2 && !outer.empty()) {
+    step.run = &run_rows;
+    step.is_column = product.columns == 1;
+    product.rows = outer.inner(), product.a_stride = outer.inner_stride(1), product.c_stride = outer.inner_stride(0);
+  }
   if (scale != 1) step.ending = {Unary::affine, scale, 0};
   step.takes_ending = scale == 1;
   step.scratch_bytes = static_cast<std::size_t>(scratch) * sizeof(float);

@@ -1,5 +1,6 @@
 #include "network/evaluate.h"
 
+#include <cstring>
 #include <new>
 
 #include "base/memory_plan.h"
@@ -44,6 +45,7 @@ Status evaluate(Preparation& node, const Kernels& kernels, std::size_t& all, std
   std::byte* base = nullptr;
   PENSTOCK_TRY(known_memory(bytes + step.scratch_bytes, all, memory, base));
   all -= step.scratch_bytes;
+  std::memset(base + scratch, 0, step.scratch_bytes);
   for (std::size_t i = 0; i < results.size(); ++i) results[i] = base + step.writes[i].offset;
   if (node.is_given) {
     for (std::size_t i = 0; i < node.given.size(); ++i) {

@@ -92,9 +92,13 @@ struct RowSteps {
   const float* x = nullptr;                              ///< [T, I], x_step from row to row.
   float* y = nullptr;                                    ///< [T, H], y_step from row to row.
   Index x_step = 0, y_step = 0;
-  const float* first[4] = {};  ///< [H] each: the states before, or null: zero.
-  float* last[4] = {};         ///< [H] each: those after, or null.
-  float* spare = nullptr;      ///< [S + 1, padded H]
+  const float* first[4] = {};   ///< [H] each: the states before, or null: zero.
+  float* last[4] = {};          ///< [H] each: those after, or null.
+  bool in_place = false;        ///< Each `last` is its `first`, with room for padded H.
+  bool backwards = false;       ///< The first step begins at the last units; in turns, to find them in the cache.
+  const float* head = nullptr;  ///< [H] or null: y [T] is the product of each step's state with it, plus the bias.
+  float head_bias = 0;
+  float* spare = nullptr;  ///< [S + 1, padded H]
 };
 
 /// How a cell of one phase takes such steps.

@@ -26,6 +26,7 @@ struct Program::Impl {
   std::shared_ptr<const Network> network;
   std::vector<Port> inputs, outputs;
   std::vector<Carried> states;
+  std::vector<Carried> copied;  ///< Those whose next value is not written where it is read.
   std::vector<Step> steps;
   Kernels kernels = kernels_in_use();
   std::vector<std::shared_ptr<const std::byte[]>> known;  ///< What was computed while it was prepared.

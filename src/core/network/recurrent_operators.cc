@@ -2,6 +2,8 @@
 // for all rows of the batch.
 
 #include <algorithm>
+#include <new>
+#include <type_traits>
 
 #include "custom/cell.h"
 #include "network/cell.h"
@@ -12,6 +14,10 @@
 namespace penstock::network {
 
 namespace {
+
+/// Floats of a RowSteps in a scratch.
+constexpr Index kFloatsOfJob = (sizeof(RowSteps) + 63) / 64 * 64 / sizeof(float);
+static_assert(std::is_trivially_destructible_v<RowSteps>);
 
 struct Layer {
   CellGates cell;
@@ -144,26 +150,37 @@ void run_recurrent(const Step& step, const Memory& memory) {
   }
 }
 
-/// The only sequence of a batch, by RowKernels.
+/// Makes the job of a direction for RowKernels.
+[[gnu::noinline]] void bind_row(const Step& step, const Memory& memory, const Layer& layer, Index d, RowSteps& job) {
+  const bool reverse = layer.reverse || d == 1;
+  const Index width = layer.directions * layer.hidden, first = reverse ? layer.steps - 1 : 0;
+  job.steps = layer.steps, job.input = layer.input, job.hidden = layer.hidden;
+  job.of_input = step.packed.data() + d * static_cast<Index>(layer.weights);
+  job.of_state = job.of_input + layer.recurrent;
+  job.x_step = reverse ? -layer.input : layer.input, job.y_step = reverse ? -width : width;
+  job.x = step.floats(kRecurrentX, memory) + first * layer.input;
+  job.y = step.result(0, memory) + first * width + d * layer.hidden;
+  job.head = step.head.data();
+  if (job.head != nullptr) job.y = step.result(0, memory), job.head_bias = step.f[0];
+  job.in_place = layer.directions == 1;  // then the states have buffers of their own, with room up to an alignment
+  for (Index k = 0; k < layer.cell.states; ++k) {
+    const auto read = static_cast<std::size_t>(kRecurrentFirstState + k), write = static_cast<std::size_t>(1 + k);
+    job.first[k] = step.n[k] == 0 ? nullptr : step.floats(read, memory) + d * layer.hidden;
+    job.last[k] = write < step.writes.size() ? step.result(write, memory) + d * layer.hidden : nullptr;
+    job.in_place = job.in_place && job.first[k] != nullptr && job.first[k] == job.last[k];
+  }
+  job.spare = step.spare(memory) + layer.directions * kFloatsOfJob;
+}
+
+/// The only sequence of a batch, by RowKernels. Jobs stay in the scratch: a call of one step has time for little else.
 void run_row(const Step& step, const Memory& memory) {
   const auto& layer = *static_cast<const Layer*>(step.plan.get());
-  RowSteps job;
-  job.steps = layer.steps, job.input = layer.input, job.hidden = layer.hidden;
-  job.spare = step.spare(memory);
-  for (Index d = 0; d < layer.directions; ++d) {
-    const bool reverse = layer.reverse || d == 1;
-    const Index width = layer.directions * layer.hidden, first = reverse ? layer.steps - 1 : 0;
-    job.of_input = step.packed.data() + d * static_cast<Index>(layer.weights);
-    job.of_state = job.of_input + layer.recurrent;
-    job.x_step = reverse ? -layer.input : layer.input, job.y_step = reverse ? -width : width;
-    job.x = step.floats(kRecurrentX, memory) + first * layer.input;
-    job.y = step.result(0, memory) + first * width + d * layer.hidden;
-    for (Index k = 0; k < layer.cell.states; ++k) {
-      const auto read = static_cast<std::size_t>(kRecurrentFirstState + k), write = static_cast<std::size_t>(1 + k);
-      job.first[k] = step.n[k] == 0 ? nullptr : step.floats(read, memory) + d * layer.hidden;
-      job.last[k] = write < step.writes.size() ? step.result(write, memory) + d * layer.hidden : nullptr;
-    }
+  float* place = step.spare(memory);
+  for (Index d = 0; d < layer.directions; ++d, place += kFloatsOfJob) {
+    RowSteps& job = *std::launder(reinterpret_cast<RowSteps*>(place));
+    if (job.spare == nullptr) bind_row(step, memory, layer, d, *new (place) RowSteps());
     layer.cell.row.run(job);
+    job.backwards = job.backwards != (layer.steps % 2 == 1);
   }
 }
 
@@ -316,9 +333,13 @@ Status prepare_recurrent(Preparation& p) {
     p.step.n.push_back(p.has(static_cast<std::size_t>(kRecurrentFirstState + k)));
   }
   p.step.plan = layer;
+  p.step.carries_states = true;
   if (is_for_rows(*layer)) {
     const Index padded = layer->cell.row.padded(hidden);
-    p.run(&run_row, static_cast<std::size_t>((states + 1) * padded) * sizeof(float));
+    const Index jobs = layer->directions * kFloatsOfJob;
+    p.run(&run_row, static_cast<std::size_t>(jobs + (states + 1) * padded) * sizeof(float));
+    p.step.keeps_scratch = true;
+    p.step.takes_head = layer->directions == 1 && !layer->reverse;
     pack_for_rows(p, *layer, p.step.packed.own());
     return {};
   }

@@ -54,18 +54,23 @@ constexpr Index Padded(Index hidden) {
   return (hidden + V::lanes - 1) / V::lanes * V::lanes;
 }
 
-/// Calls visit(std::integral_constant<int, vectors>, first unit) for each block: of two vectors, whose sums of three or
-/// four gates keep two multipliers of four cycles' latency busy, then of one. Narrow vectors are one block.
-template <class V, class Visit>
-HWY_INLINE void ForEachRowBlock(Index hidden, const Visit& visit) {
-  Index unit = 0;
-  if constexpr (V::lanes == Simd::lanes) {
-    for (; Padded<V>(hidden) - unit >= 2 * V::lanes; unit += 2 * V::lanes) {
-      visit(std::integral_constant<int, 2>(), unit);
+/// The blocks of a layer: of two vectors, whose sums of three or four gates keep two multipliers of four cycles'
+/// latency busy, then of one. Narrow vectors are one block.
+template <class V>
+struct RowBlocks {
+  static constexpr Index units = V::lanes == Simd::lanes ? 2 * V::lanes : V::lanes;
+  Index count, padded;
+
+  HWY_INLINE explicit RowBlocks(Index hidden) : count((hidden + units - 1) / units), padded(Padded<V>(hidden)) {}
+  /// Calls visit(std::integral_constant<int, vectors>, first unit) for block i.
+  template <class Visit>
+  HWY_INLINE void visit(Index i, const Visit& visit) const {
+    if constexpr (units > V::lanes) {
+      if ((i + 1) * units <= padded) return visit(std::integral_constant<int, 2>(), i * units);
     }
+    visit(std::integral_constant<int, 1>(), i * units);
   }
-  if (unit < hidden) visit(std::integral_constant<int, 1>(), unit);
-}
+};
 
 Index PaddedUnits(Index hidden) {
   return WithRowVectors(hidden, [=](auto tag) HWY_ATTR { return Padded<typename decltype(tag)::type>(hidden); });
@@ -75,7 +80,8 @@ template <int gates>
 void PackRow(Index inner, Index hidden, const float* weight, const float* bias, float* to) {
   WithRowVectors(hidden, [&](auto tag) HWY_ATTR {
     using V = typename decltype(tag)::type;
-    ForEachRowBlock<V>(hidden, [&](auto width, Index first) HWY_ATTR {
+    const RowBlocks<V> blocks(hidden);
+    const auto pack = [&](auto width, Index first) HWY_ATTR {
       for (Index k = -1; k < inner; ++k) {
         for (Index gate = 0; gate < gates; ++gate) {
           for (Index unit = first; unit < first + width * V::lanes; ++unit) {
@@ -85,7 +91,8 @@ void PackRow(Index inner, Index hidden, const float* weight, const float* bias, 
           }
         }
       }
-    });
+    };
+    for (Index i = 0; i < blocks.count; ++i) blocks.visit(i, pack);
   });
 }
 
@@ -130,10 +137,11 @@ HWY_INLINE void RowProduct(const float* a, Index inner, const float* panel, V (&
 
 /// Units [first, first + width * lanes) of step t. `others`: the states but h, padded.
 template <class V, class Cell, int width>
-HWY_INLINE void RowBlock(const RowSteps& job, Index t, Index first, const float* h, float* next_h, float* others) {
+HWY_INLINE void RowBlock(const RowSteps& job, Index t, Index first, const float* h, float* next_h,
+                         float* const* others) {
   using L = SimdLanes<V>;
   constexpr int G = Cell::gates, S = Cell::states, vectors = G * width;
-  const Index hidden = job.hidden, stride = Padded<V>(hidden);
+  const Index hidden = job.hidden;
   V of_input[vectors], of_state[vectors];
   RowProduct(job.x + t * job.x_step, job.input, job.of_input + first * G * (job.input + 1), of_input);
   RowProduct(h, hidden, job.of_state + first * G * (hidden + 1), of_state);
@@ -142,39 +150,64 @@ HWY_INLINE void RowBlock(const RowSteps& job, Index t, Index first, const float*
     BoundLater<V> wx[G], rh[G], before[S], after[S], saved[Cell::saved];
     Unrolled<G>([&](auto g) HWY_ATTR { wx[g] = of_input[g * width + w], rh[g] = of_state[g * width + w]; });
     before[0] = L::load(h + unit);
-    Unrolled<S - 1>([&](auto k) HWY_ATTR { before[k + 1] = L::load(others + k * stride + unit); });
+    Unrolled<S - 1>([&](auto k) HWY_ATTR { before[k + 1] = L::load(others[k] + unit); });
     Cell::forward(wx, rh, before, after, saved);
     L::store(after[0].v, next_h + unit);
-    Unrolled<S - 1>([&](auto k) HWY_ATTR { L::store(after[k + 1].v, others + k * stride + unit); });
-    L::store(after[0].v, job.y + t * job.y_step + unit, std::min<Index>(L::lanes, hidden - unit));
+    Unrolled<S - 1>([&](auto k) HWY_ATTR { L::store(after[k + 1].v, others[k] + unit); });
+    if (job.head == nullptr) {
+      L::store(after[0].v, job.y + t * job.y_step + unit, std::min<Index>(L::lanes, hidden - unit));
+    }
   });
+}
+
+/// The one output of a layer's end, in the order of a product with one column (MultiplyColumn).
+template <class V>
+HWY_INLINE float HeadOf(const RowSteps& job, const float* h) {
+  using L = SimdLanes<V>;
+  V sum(0.0f);
+  for (Index unit = 0; unit < job.hidden; unit += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, job.hidden - unit);
+    sum = MulAdd(L::load(h + unit, count), L::load(job.head + unit, count), sum);
+  }
+  return L::sum(sum) + job.head_bias;
+}
+
+/// Copies [hidden], or zeros if it is null, to [room]: hidden, or padded.
+template <class V>
+HWY_INLINE void CopyRow(Index hidden, const float* from, Index room, float* to) {
+  for (Index unit = 0; unit < hidden; unit += V::lanes) {
+    const Index count = std::min<Index>(V::lanes, hidden - unit);
+    const V value = from == nullptr ? V(0.0f) : SimdLanes<V>::load(from + unit, count);
+    SimdLanes<V>::store(value, to + unit, std::min<Index>(V::lanes, room - unit));
+  }
 }
 
 template <class Cell>
 void RunRow(const RowSteps& job) {
   WithRowVectors(job.hidden, [&](auto tag) HWY_ATTR {
     using V = typename decltype(tag)::type;
-    const Index stride = Padded<V>(job.hidden);
-    float *h = job.spare, *next_h = h + stride, *const others = next_h + stride;
-    const auto place = [&](int k) HWY_ATTR { return k == 0 ? h : others + (k - 1) * stride; };
-    for (Index unit = 0; unit < job.hidden; unit += V::lanes) {
-      const Index count = std::min<Index>(V::lanes, job.hidden - unit);
-      for (int k = 0; k < Cell::states; ++k) {
-        const float* const first = job.first[k];
-        SimdLanes<V>::store(first == nullptr ? V(0.0f) : SimdLanes<V>::load(first + unit, count), place(k) + unit);
+    const RowBlocks<V> blocks(job.hidden);
+    float* states[Cell::states];
+    Unrolled<Cell::states>([&](auto k) HWY_ATTR {
+      states[k] = job.in_place ? job.last[k] : job.spare + (1 + k) * blocks.padded;
+      if (!job.in_place) CopyRow<V>(job.hidden, job.first[k], blocks.padded, states[k]);
+    });
+    // A single block reads all of h before it writes.
+    float *h = states[0], *next_h = blocks.count == 1 ? h : job.spare;
+    bool backwards = job.backwards;
+    for (Index t = 0; t < job.steps; ++t, backwards = !backwards) {
+      for (Index i = 0; i < blocks.count; ++i) {
+        blocks.visit(backwards ? blocks.count - 1 - i : i, [&](auto width, Index first) HWY_ATTR {
+          RowBlock<V, Cell, decltype(width)::value>(job, t, first, h, next_h, states + 1);
+        });
       }
-    }
-    for (Index t = 0; t < job.steps; ++t) {
-      ForEachRowBlock<V>(job.hidden, [&](auto width, Index first) HWY_ATTR {
-        RowBlock<V, Cell, decltype(width)::value>(job, t, first, h, next_h, others);
-      });
       std::swap(h, next_h);
+      if (job.head != nullptr) job.y[t] = HeadOf<V>(job, h);
     }
-    for (Index unit = 0; unit < job.hidden; unit += V::lanes) {
-      const Index count = std::min<Index>(V::lanes, job.hidden - unit);
-      for (int k = 0; k < Cell::states; ++k) {
-        if (job.last[k] != nullptr) SimdLanes<V>::store(SimdLanes<V>::load(place(k) + unit), job.last[k] + unit, count);
-      }
-    }
+    Unrolled<Cell::states>([&](auto k) HWY_ATTR {
+      const float* const from = k == 0 ? h : states[k];
+      const Index room = job.in_place ? blocks.padded : job.hidden;
+      if (job.last[k] != nullptr && job.last[k] != from) CopyRow<V>(job.hidden, from, room, job.last[k]);
+    });
   });
 }

@@ -44,9 +44,10 @@ const void* Session::output(std::size_t position) const {
 
 void Session::run() {
   const WithDenormals as_zeros(DenormalMode::zeros());
-  const Memory memory{memory_, program_->impl_->kernels};
-  for (const Step& step : program_->impl_->steps) step.run(step, memory);
-  for (const Carried& state : program_->impl_->states) {
+  const Program::Impl& program = *program_->impl_;
+  const Memory memory{memory_, program.kernels};
+  for (const Step& step : program.steps) step.run(step, memory);
+  for (const Carried& state : program.copied) {
     std::memcpy(memory_ + state.input, memory.at(state.output), state.bytes);
   }
 }

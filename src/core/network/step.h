@@ -83,6 +83,11 @@ struct Step {
   /// Takes y = gain y + shift with one number per channel (a column, or a map) into its weights; null: it cannot.
   bool (*absorb)(Step& step, Index channels, const float* gain, const float* shift) = nullptr;
   bool absorbs_columns = false;  ///< The channels of `absorb` are the last axis, not the second.
+  Weights head;                  ///< Of a layer that ends in one output: [H], with the bias `f[0]`.
+  bool takes_head = false;       ///< It can end so: it writes [T, 1, H] alone.
+  bool is_column = false;        ///< It is such an output of rows, with the weights `packed` and the bias `bias`.
+  bool keeps_scratch = false;    ///< The scratch is its own from run to run, and zero at first.
+  bool carries_states = false;   ///< It reads states before it writes the next ones, which may lie in the same place.
   bool takes_ending = false;     ///< It applies `ending`.
   bool is_unary = false;         ///< It does nothing but apply `ending`.
   bool is_binary = false;        ///< It joins two tensors by Binary `variant`.

@@ -78,6 +78,14 @@ penstock_status penstock_session_close(penstock_session* session, penstock_error
 
 penstock_status penstock_session_step(penstock_session* session, const float* features, size_t count, float* outputs,
                                       size_t size, penstock_error* error) {
+  auto* const open = static_cast<Session*>(find_object(HandleKind::session, session));
+  if (open != nullptr && features != nullptr && outputs != nullptr) {
+    const Session::Quick quick = open->quick_step(features, count, outputs, size);
+    if (quick == Session::Quick::done) return PENSTOCK_OK;
+    if (quick == Session::Quick::failed) {
+      return call(error, [&](Failure& failure) { return open->reject(0, outputs, failure); });
+    }
+  }
   return run(session, features, count, outputs, size, Span::step, error);
 }
 

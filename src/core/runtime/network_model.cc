@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <new>
 
 #include "network/cell.h"
@@ -130,7 +131,16 @@ Session* NetworkModel::make_session(std::byte* memory, void* own) {
   return new (memory) NetworkSession(*this, memory + kSession, own);
 }
 
-void NetworkSession::step(const float* features, std::int32_t /*token*/, float* outputs) {
+NetworkSession::NetworkSession(NetworkModel& model, std::byte* memory, void* own)
+    : Session(model, own), model_(&model), running_(model.program, memory) {
+  const auto is_float = [](const std::vector<NetworkModel::Port>& ports) {
+    return ports.size() == 1 && ports[0].type == network::Type::f32;
+  };
+  if (is_float(model.reads)) input_ = static_cast<float*>(running_.input(model.reads[0].position));
+  if (is_float(model.writes)) output_ = static_cast<const float*>(running_.output(model.writes[0].position));
+}
+
+void NetworkSession::read(const float* features) {
   for (const NetworkModel::Port& port : model_->reads) {
     const float* const from = features + port.first;
     void* const to = running_.input(port.position);
@@ -144,11 +154,26 @@ void NetworkSession::step(const float* features, std::int32_t /*token*/, float* 
       network::set_real(port.type, static_cast<std::byte*>(to), static_cast<Index>(i), static_cast<double>(value));
     }
   }
-  running_.run();
-  if (outputs == nullptr) return;
+}
+
+void NetworkSession::write(float* outputs) const {
   for (const NetworkModel::Port& port : model_->writes) {
     network::convert(port.type, static_cast<const std::byte*>(running_.output(port.position)), network::Type::f32,
                      reinterpret_cast<std::byte*>(outputs + port.first), static_cast<Index>(port.size));
+  }
+}
+
+void NetworkSession::step(const float* features, std::int32_t /*token*/, float* outputs) {
+  const std::size_t count = model_->outputs;
+  input_ != nullptr ? take(features, model_->inputs, input_) : read(features);
+  running_.run();
+  if (outputs == nullptr) return;
+  if (output_ == nullptr) {
+    write(outputs);
+  } else if (count == 1) {
+    *outputs = *output_;
+  } else {
+    std::memcpy(outputs, output_, count * sizeof(float));
   }
 }
 

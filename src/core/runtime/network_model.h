@@ -41,8 +41,7 @@ class NetworkModel final : public Model {
 /// A stream of a network: this object, then its memory.
 class NetworkSession final : public Session {
  public:
-  NetworkSession(NetworkModel& model, std::byte* memory, void* own)
-      : Session(model, own), model_(&model), running_(model.program, memory) {}
+  NetworkSession(NetworkModel& model, std::byte* memory, void* own);
 
  protected:
   void step(const float* features, std::int32_t token, float* outputs) override;
@@ -54,8 +53,13 @@ class NetworkSession final : public Session {
   }
 
  private:
+  void read(const float* features);
+  void write(float* outputs) const;
+
   const NetworkModel* model_;
   network::Session running_;
+  float* input_ = nullptr;         // of a network that reads floats in one tensor, as most do
+  const float* output_ = nullptr;  // likewise
 };
 
 }  // namespace penstock::runtime

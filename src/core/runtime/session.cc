@@ -17,10 +17,13 @@ constexpr float kFurthest = 1e12f;
 
 bool is_near(float value) { return value >= -kFurthest && value <= kFurthest; }
 
+bool all_near(const float* features, std::size_t count) {
+  return holds_for_all(features, count, [](float value) { return is_near(value); });
+}
+
 /// The first feature that is too far away, or the end.
 const float* find_far(const float* features, std::size_t count) {
-  const bool near = holds_for_all(features, count, [](float value) { return is_near(value); });
-  return near ? features + count : std::find_if_not(features, features + count, is_near);
+  return all_near(features, count) ? features + count : std::find_if_not(features, features + count, is_near);
 }
 }  // namespace
 
@@ -154,7 +157,7 @@ bool Session::prewarm(const float* features, std::size_t count, std::size_t step
   return true;
 }
 
-void Session::take(const float* features, std::size_t count, float* to) const {
+void Session::take_all(const float* features, std::size_t count, float* to) const {
   std::memcpy(to, features, count * sizeof(float));
   if (policy_ != PENSTOCK_NAN_ZERO) return;
   std::replace_if(
@@ -218,10 +221,22 @@ bool Session::run(const std::int32_t* tokens, std::size_t count, float* outputs,
   return true;
 }
 
-/// Outputs that are not finite come of a state that is not, or soon will make one.
+Session::Quick Session::quick_step(const float* features, std::size_t count, float* outputs, std::size_t size) {
+  const Model& model = *model_;
+  const bool is_alone = fade_ == nullptr && coming_.load(std::memory_order_relaxed) == nullptr;
+  if (!is_alone || count != model.inputs || size != model.outputs || model.description.vocabulary > 0) return Quick::no;
+  if (policy_ == PENSTOCK_NAN_ERROR && !all_near(features, count)) return Quick::no;
+  playing_->step(features, 0, outputs);
+  return policy_ == PENSTOCK_NAN_PASS || all_finite(outputs, size) ? Quick::done : Quick::failed;
+}
+
 bool Session::answer(std::size_t t, const float* features, std::int32_t token, float* outputs, Failure& failure) {
   play(features, token, outputs);
-  if (policy_ == PENSTOCK_NAN_PASS || all_finite(outputs, model_->outputs)) return true;
+  return policy_ == PENSTOCK_NAN_PASS || all_finite(outputs, model_->outputs) || reject(t, outputs, failure);
+}
+
+/// Outputs that are not finite come of a state that is not, or soon will make one.
+bool Session::reject(std::size_t t, float* outputs, Failure& failure) {
   reset();
   std::fill_n(outputs, model_->outputs, 0.0f);
   if (policy_ == PENSTOCK_NAN_ZERO) return true;

@@ -38,6 +38,15 @@ class Session {
   /// Reads rows of features, or tokens, one step after the other, and writes the outputs of each. All inputs are
   /// checked before the first step.
   bool run(const float* features, std::size_t count, float* outputs, std::size_t size, Span span, Failure& failure);
+  /// One step of features that needs nothing beside it: arguments are right, and no other session comes. A single
+  /// sample takes no more time than the checks it needs.
+  enum class Quick {
+    no,      ///< run() has to do it, or to say what is wrong. Nothing has changed.
+    done,    ///< It is done.
+    failed,  ///< It is done, and its outputs are not finite: call reject().
+  };
+  Quick quick_step(const float* features, std::size_t count, float* outputs, std::size_t size);
+  bool reject(std::size_t t, float* outputs, Failure& failure);
   bool run(const std::int32_t* tokens, std::size_t count, float* outputs, std::size_t size, Span span,
            Failure& failure);
   /// Runs so many steps on a row of features, or on zeros if it is null.
@@ -65,7 +74,13 @@ class Session {
   /// Copies that of a session of the same model.
   virtual void take_state(const Session& other) = 0;
   /// Copies features; those that are no numbers become zeros where the policy says so.
-  void take(const float* features, std::size_t count, float* to) const;
+  void take(const float* features, std::size_t count, float* to) const {
+    if (count == 1 && policy_ != PENSTOCK_NAN_ZERO) {
+      *to = *features;
+    } else {
+      take_all(features, count, to);
+    }
+  }
 
  private:
   /// A session that takes another one's place.
@@ -75,6 +90,7 @@ class Session {
     std::size_t steps, done;
   };
 
+  void take_all(const float* features, std::size_t count, float* to) const;
   bool check_steps(std::size_t rows, std::size_t size, Span span, Failure& failure) const;
   bool answer(std::size_t t, const float* features, std::int32_t token, float* outputs, Failure& failure);
   bool check_state(std::size_t count, Failure& failure) const;
