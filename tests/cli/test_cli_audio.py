@@ -116,7 +116,7 @@ def test_an_imported_network_returns_to_rtneural(folder):
 def test_networks_that_rtneural_cannot_express_are_refused(folder):
     conv = {"type": "conv1d", "activation": "", "shape": [None, None, 1], "kernel_size": [3], "weights": [[[[1]], [[2]], [[3]]], [0]]}
     for name, layers, more, message in (
-        ("conv", [conv], {}, 'RTNeural cannot express this network: Concat "layers.0": it is no layer lstm, gru or dense'),
+        ("conv", [conv], {}, 'RTNeural cannot express this network: Concat "layers.0": RTNeural has no such operator; supported: lstm, gru, dense'),
         ("skip", LSTM["layers"], {"in_skip": 1}, r"both read \"input\"; RTNeural has one layer after the other"),
     ):
         (folder / f"{name}.json").write_text(json.dumps({**LSTM, "layers": layers, **more}))

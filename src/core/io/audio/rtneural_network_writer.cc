@@ -86,10 +86,10 @@ class NetworkWriter {
 
   const network::Constant& constant(const Node& node, std::size_t read) const {
     const int number = read < node.reads.size() && node.reads[read] >= 0 ? value(node.reads[read]).constant : -1;
-    if (number < 0) refuse_node(node, fmt::format("its input {} is no constant", read + 1));
+    if (number < 0) refuse_node(node, fmt::format("its input {} must be a constant", read + 1));
     const network::Constant& it = network_.constants[static_cast<std::size_t>(number)];
     if (it.type != network::Type::f32 || it.shape.empty()) {
-      refuse_node(node, fmt::format("its input {} is no array of f32", read + 1));
+      refuse_node(node, fmt::format("its input {} must be an array of f32", read + 1));
     }
     return it;
   }
@@ -135,7 +135,8 @@ class NetworkWriter {
     if (std::ranges::find(kViews, node.op) != kViews.end() && node.reads[0] == from) return;
     const auto found = std::ranges::find(kActivations, node.op, &std::pair<std::string_view, std::string_view>::first);
     if (found == kActivations.end()) {
-      refuse_node(node, "it is no layer lstm, gru or dense, and no activation tanh, relu, sigmoid, softmax or elu");
+      refuse_node(node,
+                  "RTNeural has no such operator; supported: lstm, gru, dense, tanh, relu, sigmoid, softmax, elu");
     }
     if (ends_with_plain_dense()) return static_cast<void>(layers_.back()["activation"] = found->second);
     push("activation", found->second, nlohmann::json::array());
