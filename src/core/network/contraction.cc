@@ -130,7 +130,7 @@ void pack_panels(const float* b, Index inner, Index columns, const StridedLoop& 
   });
 }
 
-void contract(Preparation& p, const Letters& letters, const float* known, float scale) {
+[[gnu::cold]] void contract(Preparation& p, const Letters& letters, const float* known, float scale) {
   Letters batch = some(letters, true, true, true), left = some(letters, true, false, true);
   Letters right = some(letters, false, true, true), over = some(letters, true, true, false);
   Step& step = p.run(&run_contraction);

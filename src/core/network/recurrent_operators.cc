@@ -151,7 +151,8 @@ void run_recurrent(const Step& step, const Memory& memory) {
 }
 
 /// Makes the job of a direction for RowKernels.
-[[gnu::noinline]] void bind_row(const Step& step, const Memory& memory, const Layer& layer, Index d, RowSteps& job) {
+[[gnu::noinline, gnu::cold]] void bind_row(const Step& step, const Memory& memory, const Layer& layer, Index d,
+                                           RowSteps& job) {
   const bool reverse = layer.reverse || d == 1;
   const Index width = layer.directions * layer.hidden, first = reverse ? layer.steps - 1 : 0;
   job.steps = layer.steps, job.input = layer.input, job.hidden = layer.hidden;

@@ -76,23 +76,29 @@ Index PaddedUnits(Index hidden) {
   return WithRowVectors(hidden, [=](auto tag) HWY_ATTR { return Padded<typename decltype(tag)::type>(hidden); });
 }
 
+/// Packs blocks of so many units, the last of which may be smaller, up to `padded`.
+[[maybe_unused, gnu::cold]] HWY_NOINLINE void PackBlocks(Index gates, Index inner, Index hidden, Index block,
+                                                         Index padded, const float* weight, const float* bias,
+                                                         float* to) {
+  for (Index first = 0; first < padded; first += block) {
+    const Index end = std::min(first + block, padded);
+    for (Index k = -1; k < inner; ++k) {
+      for (Index gate = 0; gate < gates; ++gate) {
+        for (Index unit = first; unit < end; ++unit) {
+          const Index row = gate * hidden + unit;
+          const bool is_there = unit < hidden && (k >= 0 || bias != nullptr);
+          *to++ = !is_there ? 0.0f : k < 0 ? bias[row] : weight[row * inner + k];
+        }
+      }
+    }
+  }
+}
+
 template <int gates>
 void PackRow(Index inner, Index hidden, const float* weight, const float* bias, float* to) {
   WithRowVectors(hidden, [&](auto tag) HWY_ATTR {
     using V = typename decltype(tag)::type;
-    const RowBlocks<V> blocks(hidden);
-    const auto pack = [&](auto width, Index first) HWY_ATTR {
-      for (Index k = -1; k < inner; ++k) {
-        for (Index gate = 0; gate < gates; ++gate) {
-          for (Index unit = first; unit < first + width * V::lanes; ++unit) {
-            const Index row = gate * hidden + unit;
-            const bool is_there = unit < hidden && (k >= 0 || bias != nullptr);
-            *to++ = !is_there ? 0.0f : k < 0 ? bias[row] : weight[row * inner + k];
-          }
-        }
-      }
-    };
-    for (Index i = 0; i < blocks.count; ++i) blocks.visit(i, pack);
+    PackBlocks(gates, inner, hidden, RowBlocks<V>::units, Padded<V>(hidden), weight, bias, to);
   });
 }
 
@@ -162,7 +168,7 @@ HWY_INLINE void RowBlock(const RowSteps& job, Index t, Index first, const float*
 
 /// The one output of a layer's end, in the order of a product with one column (MultiplyColumn).
 template <class V>
-HWY_INLINE float HeadOf(const RowSteps& job, const float* h) {
+HWY_NOINLINE float HeadOf(const RowSteps& job, const float* h) {
   using L = SimdLanes<V>;
   V sum(0.0f);
   for (Index unit = 0; unit < job.hidden; unit += L::lanes) {
@@ -174,7 +180,7 @@ HWY_INLINE float HeadOf(const RowSteps& job, const float* h) {
 
 /// Copies [hidden], or zeros if it is null, to [room]: hidden, or padded.
 template <class V>
-HWY_INLINE void CopyRow(Index hidden, const float* from, Index room, float* to) {
+HWY_NOINLINE void CopyRow(Index hidden, const float* from, Index room, float* to) {
   for (Index unit = 0; unit < hidden; unit += V::lanes) {
     const Index count = std::min<Index>(V::lanes, hidden - unit);
     const V value = from == nullptr ? V(0.0f) : SimdLanes<V>::load(from + unit, count);

@@ -131,7 +131,7 @@ Session* NetworkModel::make_session(std::byte* memory, void* own) {
   return new (memory) NetworkSession(*this, memory + kSession, own);
 }
 
-NetworkSession::NetworkSession(NetworkModel& model, std::byte* memory, void* own)
+[[gnu::cold]] NetworkSession::NetworkSession(NetworkModel& model, std::byte* memory, void* own)
     : Session(model, own), model_(&model), running_(model.program, memory) {
   const auto is_float = [](const std::vector<NetworkModel::Port>& ports) {
     return ports.size() == 1 && ports[0].type == network::Type::f32;
@@ -140,7 +140,7 @@ NetworkSession::NetworkSession(NetworkModel& model, std::byte* memory, void* own
   if (is_float(model.writes)) output_ = static_cast<const float*>(running_.output(model.writes[0].position));
 }
 
-void NetworkSession::read(const float* features) {
+[[gnu::cold]] void NetworkSession::read(const float* features) {
   for (const NetworkModel::Port& port : model_->reads) {
     const float* const from = features + port.first;
     void* const to = running_.input(port.position);
@@ -156,7 +156,7 @@ void NetworkSession::read(const float* features) {
   }
 }
 
-void NetworkSession::write(float* outputs) const {
+[[gnu::cold]] void NetworkSession::write(float* outputs) const {
   for (const NetworkModel::Port& port : model_->writes) {
     network::convert(port.type, static_cast<const std::byte*>(running_.output(port.position)), network::Type::f32,
                      reinterpret_cast<std::byte*>(outputs + port.first), static_cast<Index>(port.size));
