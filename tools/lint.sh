@@ -48,6 +48,12 @@ if actionlint=$(find_or_say actionlint 'https://github.com/rhysd/actionlint' 'th
   echo 'lint: actionlint'
   "$actionlint"
 fi
+echo 'lint: reserved names'
+declared='(class|struct|enum|define|using|namespace|auto|bool|char|int|float|double|void|Index|size_t) +[*&]?(_[A-Z]|[A-Za-z0-9]\w*__)'
+if git grep -nE "$declared" -- 'apps/*' 'bench/*' 'include/*' 'src/*' 'python/*.cc' 'python/*.h'; then
+  echo 'lint: names that begin with _ and a capital letter, or have two underscores, belong to the compiler' >&2
+  exit 1
+fi
 if decides clang-format; then
   echo 'lint: clang-format'
   git ls-files '*.h' '*.cc' '*.inl' '*.cuh' | xargs clang-format --dry-run -Werror

@@ -16,5 +16,5 @@ PyModuleDef module = {PyModuleDef_HEAD_INIT, "_spin", nullptr, 0, methods, nullp
 
 }  // namespace
 
-// Python names it. NOLINTNEXTLINE(bugprone-reserved-identifier)
+// Python names it.
 PyMODINIT_FUNC PyInit__spin() { return PyModule_Create(&module); }

@@ -31,9 +31,9 @@ thread_local long counted = 0;
 
 // Every allocation and every lock of this thread counts, whoever asks for it.
 extern "C" {
-void* __libc_malloc(std::size_t size);                     // NOLINT(bugprone-reserved-identifier)
-void* __libc_calloc(std::size_t count, std::size_t size);  // NOLINT(bugprone-reserved-identifier)
-void* __libc_realloc(void* memory, std::size_t size);      // NOLINT(bugprone-reserved-identifier)
+void* __libc_malloc(std::size_t size);
+void* __libc_calloc(std::size_t count, std::size_t size);
+void* __libc_realloc(void* memory, std::size_t size);
 void* malloc(std::size_t size) {
   ++counted;
   return __libc_malloc(size);
