@@ -79,7 +79,7 @@ def tell_profile(profiler):
     busy = sum(end - begin for begin, end in union(spans[True] + spans[False]))
     length = sum(end - begin for begin, end in exchange)
     whole = (max(e.time_range.end for e in events) - min(e.time_range.start for e in events)) / _PROFILED
-    print(f"  {whole / 1e3:.2f} ms a step, of which the GPU works {busy / _PROFILED / 1e3:.2f}")
+    print(f"  {whole / 1e3:.2f} ms a step; the GPU works for {busy / _PROFILED / 1e3:.2f} ms of it")
     if length:
         print(f"  NCCL {length / _PROFILED / 1e3:.2f} ms a step, {100 * both(exchange, compute) / length:.0f} % of it beside "
               "other kernels")  # fmt: skip

@@ -115,8 +115,8 @@ def make_model(name, size):
 
 
 def operations(model, name, length):
-    """Returns the operations of a training step for one byte: 2 forward and 4 backward for each weight that a byte
-    multiplies, and attention's products of pairs of bytes, half of which are behind the byte."""
+    """Returns the operations of a training step for one byte. Each weight but the embedding takes 2 forward and 4
+    backward. Attention also multiplies each byte with those before it: half of a window on average."""
     weights = sum(p.numel() for p in model.parameters()) - model.embedding.weight.numel()
     pairs = 2 * model.embedding.embedding_dim * length / 2 * len(model.blocks) if name == "transformer" else 0
     return 6 * (weights + pairs)

@@ -309,7 +309,7 @@ def test_an_int8_model_of_ddddocr_reads_as_in_onnxruntime():
         image = random.uniform(size=(1, 1, 64, width)).astype(np.float32)
         (ours,), (theirs,) = network.run(image).values(), peer.run(None, {"input1": image})
         assert np.array_equal(ours.argmax(-1), theirs.argmax(-1))
-        # A sigmoid that differs in its last bit can round one byte otherwise, of which all later layers have a share.
+        # Where the last bit of a sigmoid differs, a byte may be rounded the other way, and all later layers read it.
         assert np.abs(ours - theirs).max() <= 0.05 * np.abs(theirs).max()
 
 

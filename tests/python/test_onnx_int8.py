@@ -103,7 +103,7 @@ def test_onnxruntime_rounds_as_much(folder, tmp_path, kind, spec):
     noise = rms(expected - exact)
     assert noise > 1e-4 * rms(exact)
     assert rms(got - exact) <= 1.5 * noise
-    if spec["cell"].startswith("min"):  # its products are all of whole numbers, of which few are rounded otherwise
+    if spec["cell"].startswith("min"):  # all its products are of whole numbers, and few of these are rounded otherwise
         assert rms(got - expected) <= 0.5 * noise
     imported = penstock.import_onnx(tmp_path / "m.onnx").run(inputs.astype(np.int64) if kind == "text" else inputs)
     (ours,) = imported.values()
@@ -116,7 +116,7 @@ def test_onnxruntime_rounds_as_much(folder, tmp_path, kind, spec):
 
 
 def test_the_batch_of_other_rows_does_not_count(folder, tmp_path):
-    """Except in LSTM layers, of which onnxruntime rounds all rows by one scale."""
+    """This holds for all layers but LSTM: onnxruntime rounds all rows of those by one scale."""
     model = penstock.Model(open_data(folder, "text"), cell="mingru", width=24, blocks=1)
     made, _ = penstock.quantize(changed(model, tmp_path / "m.safetensors", shake), folder / "text")
     made.save_onnx(tmp_path / "m.onnx")

@@ -76,7 +76,7 @@ Index PaddedUnits(Index hidden) {
   return WithRowVectors(hidden, [=](auto tag) HWY_ATTR { return Padded<typename decltype(tag)::type>(hidden); });
 }
 
-/// Packs blocks of so many units, the last of which may be smaller, up to `padded`.
+/// Packs `padded` units in blocks of `block`. The last block may be smaller.
 [[maybe_unused, gnu::cold]] HWY_NOINLINE void PackBlocks(Index gates, Index inner, Index hidden, Index block,
                                                          Index padded, const float* weight, const float* bias,
                                                          float* to) {
