@@ -24,8 +24,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64
   set(PENSTOCK_SHORT_STRUCTS -mmemset-strategy=vector_loop:2048:noalign,libcall:-1:noalign
                              -mmemcpy-strategy=vector_loop:2048:noalign,libcall:-1:noalign)
 endif()
-if(PENSTOCK_ISA)
-  target_compile_options(penstock_flags INTERFACE -march=${PENSTOCK_ISA})
+if(PENSTOCK_MARCH)
+  target_compile_options(penstock_flags INTERFACE -march=${PENSTOCK_MARCH})
   # -march=x86-64-v3 has no PCLMUL and no AES, and nobody here needs them.
   target_compile_definitions(penstock_flags INTERFACE HWY_COMPILE_ONLY_STATIC HWY_DISABLE_PCLMUL_AES)
 endif()

@@ -1,7 +1,7 @@
 # The C runtime: src/core/runtime and what it needs of the layers below, compiled once more without exceptions, as one
 # static library without other libraries. Include after penstock_flags are there.
 
-set(PENSTOCK_RUNTIME_ISA "" CACHE STRING
+set(PENSTOCK_RUNTIME_MARCH "" CACHE STRING
     "Instruction set of the C runtime, as -march has it; empty: several, of which it chooses one when it opens a model")
 
 # Three groups of sources, so that a program links what it opens, even by linkers that keep or drop whole objects: what
@@ -55,8 +55,8 @@ foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_steps
   if(NOT PENSTOCK_SANITIZE)
     target_compile_options(${target} PRIVATE -fno-asynchronous-unwind-tables)
   endif()
-  if(PENSTOCK_RUNTIME_ISA)
-    target_compile_options(${target} PRIVATE -march=${PENSTOCK_RUNTIME_ISA})
+  if(PENSTOCK_RUNTIME_MARCH)
+    target_compile_options(${target} PRIVATE -march=${PENSTOCK_RUNTIME_MARCH})
     target_compile_definitions(${target} PRIVATE HWY_COMPILE_ONLY_STATIC)
   endif()
 endforeach()
