@@ -16,6 +16,8 @@ namespace {
 
 /// Columns of a product at once: what a map of them takes stays in the first cache.
 constexpr Index kChunk = 512;
+/// Windows of a product at once: a few tiles of rows.
+constexpr Index kWindowsAtOnce = 24;
 
 struct Convolution {
   Index images = 1, groups = 1, channels = 1, maps = 1;  // of a group
@@ -24,11 +26,12 @@ struct Convolution {
   bool padded = false;  // the input is copied first
   // Each channel is copied to a plane for each phase: rows and columns that a stride steps over together.
   std::vector<std::pair<Index, Index>> phases = {{0, 0}};
-  Index rows = 0, columns = 0;  // of a plane
-  std::vector<Index> offsets;   // of the channels and places of a window, in planes of a group
-  Index at_results = 0;         // in the scratch, in floats
-  Index tile_rows = 0;          // at once; 0: there are no tiles
-  Index tile_stride = 0;        // of so many floats
+  Index rows = 0, columns = 0;         // of a plane
+  std::vector<Index> offsets;          // of the channels and places of a window, in planes of a group
+  Index at_image = 0, at_results = 0;  // in the scratch, in floats; the former of windows: an image by columns
+  Index images_at_once = 1;            // of windows
+  Index tile_rows = 0;                 // at once; 0: there are no tiles
+  Index tile_stride = 0;               // of so many floats
 
   Index places() const { return windows.h.size * windows.w.size; }
   Index inner() const { return channels * places(); }
@@ -147,50 +150,73 @@ void run_maps_at_offsets(const Step& step, const Memory& memory) {
   }
 }
 
-/// Elements of a window's row that the input has: [begin, end) of `size`, from column `at` on.
-void copy_window_row(const Window& w, Index at, const float* x, float* y) {
-  if (w.dilation == 1 && at >= 0 && at + w.size <= w.in) {
-    for (Index k = 0; k < w.size; ++k) y[k] = x[at + k];
-    return;
-  }
-  for (Index k = 0; k < w.size; ++k) {
-    const Index column = at + k * w.dilation;
-    y[k] = column >= 0 && column < w.in ? x[column] : 0.0f;
+/// y [columns, rows] = x [rows, columns], whose rows lie `stride` apart.
+void transpose(Index rows, Index columns, const float* x, Index stride, float* y) {
+  if (rows == 1 || (columns == 1 && stride == 1)) {
+    std::copy_n(x, rows * columns, y);
+  } else if (rows < columns) {
+    for (Index row = 0; row < rows; ++row) {
+      for (Index column = 0; column < columns; ++column) y[column * rows + row] = x[row * stride + column];
+    }
+  } else {
+    for (Index column = 0; column < columns; ++column) {
+      for (Index row = 0; row < rows; ++row) y[column * rows + row] = x[row * stride + column];
+    }
   }
 }
 
-void run_windows(const Step& step, const Memory& memory) {
-  const auto& plan = *static_cast<const Convolution*>(step.plan.get());
+/// An image [channels, H, W] as [H, columns, channels]: those that windows read, with zeros where the input has none.
+void lay_by_columns(const Convolution& plan, const float* x, float* y) {
+  const Window& w = plan.windows.w;
+  const Index begin = std::clamp<Index>(w.before, 0, plan.columns);
+  const Index end = std::clamp<Index>(w.in + w.before, begin, plan.columns);
+  for (Index row = 0; row < plan.windows.h.in; ++row, x += w.in, y += plan.columns * plan.channels) {
+    std::fill_n(y, begin * plan.channels, 0.0f);
+    transpose(plan.channels, end - begin, x + begin - w.before, plan.inputs(), y + begin * plan.channels);
+    std::fill_n(y + end * plan.channels, (plan.columns - end) * plan.channels, 0.0f);
+  }
+}
+
+/// The windows of an image that lies so: [results, h, w, channels]. Returns the end.
+float* copy_windows(const Convolution& plan, const float* image, float* to) {
   const Window &h = plan.windows.h, &w = plan.windows.w;
-  const Index results = plan.results(), inner = plan.inner();
-  float* windows = step.spare(memory);
-  Product job;
-  job.rows = results, job.columns = plan.maps, job.inner = job.a_stride = job.b_column = inner;
-  job.b_row = memory.kernels.panel_columns;
-  job.a = windows, job.b = step.packed.data();
-  job.column_bias = bias_of(step, memory);
-  job.c = windows + plan.at_results, job.c_stride = plan.maps;
-  for (Index image = 0; image < plan.images; ++image) {
-    const float* x = step.floats(0, memory) + image * plan.channels * plan.inputs();
-    float* to = windows;
-    for (Index i = 0; i < results; ++i) {
-      const Index row = i / w.out * h.stride - h.before, column = i % w.out * w.stride - w.before;
-      for (Index channel = 0; channel < plan.channels; ++channel) {
-        for (Index k = 0; k < h.size; ++k, to += w.size) {
-          const Index at = row + k * h.dilation;
-          if (at < 0 || at >= h.in) {
-            std::fill_n(to, w.size, 0.0f);
-          } else {
-            copy_window_row(w, column, x + channel * plan.inputs() + at * w.in, to);
-          }
-        }
+  const Index pieces = w.dilation == 1 ? 1 : w.size, piece = w.size / pieces * plan.channels;
+  for (Index i = 0; i < plan.results(); ++i) {
+    const Index first = i / w.out * h.stride - h.before, column = i % w.out * w.stride;
+    for (Index k = 0; k < h.size; ++k) {
+      const Index row = first + k * h.dilation;
+      const float* from = image + (row * plan.columns + column) * plan.channels;
+      for (Index part = 0; part < pieces; ++part, from += w.dilation * plan.channels) {
+        to = row < 0 || row >= h.in ? std::fill_n(to, piece, 0.0f) : std::copy_n(from, piece, to);
       }
     }
+  }
+  return to;
+}
+
+/// Windows of several images go together: a product of many rows reads the weights less often.
+void run_windows(const Step& step, const Memory& memory) {
+  const auto& plan = *static_cast<const Convolution*>(step.plan.get());
+  const Index results = plan.results();
+  float *const windows = step.spare(memory), *const image = windows + plan.at_image;
+  Product job;
+  job.columns = job.c_stride = plan.maps, job.inner = job.a_stride = job.b_column = plan.inner();
+  job.a = windows, job.b = step.packed.data(), job.b_row = memory.kernels.panel_columns;
+  job.column_bias = bias_of(step, memory), job.c = windows + plan.at_results;
+  const float* x = step.floats(0, memory);
+  float* y = step.result(0, memory);
+  for (Index begin = 0; begin < plan.images; begin += plan.images_at_once) {
+    const Index images = std::min(plan.images_at_once, plan.images - begin);
+    float* to = windows;
+    for (Index i = 0; i < images; ++i, x += plan.channels * plan.inputs()) {
+      lay_by_columns(plan, x, image);
+      to = copy_windows(plan, image, to);
+    }
+    job.rows = images * results;
     memory.kernels.multiply(job);
-    end(step, memory, results * plan.maps, job.c, job.c);
-    float* y = step.result(0, memory) + image * plan.maps * results;
-    for (Index map = 0; map < plan.maps; ++map) {
-      for (Index i = 0; i < results; ++i) y[map * results + i] = job.c[i * plan.maps + map];
+    end(step, memory, job.rows * plan.maps, job.c, job.c);
+    for (Index i = 0; i < images; ++i, y += plan.maps * results) {
+      transpose(results, plan.maps, job.c + i * results * plan.maps, plan.maps, y);
     }
   }
 }
@@ -356,14 +382,21 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
   plan->few = weights != nullptr && windows.w.up == 1 && windows.h.up == 1 && has_few_results(*plan, panel / 4);
   Index scratch = 0;
   if (plan->few) {
-    StridedLoop loop;
-    loop.add(inner, {maps, 1, 0, 0});
+    StridedLoop loop;  // [h, w, channels]
+    loop.add(plan->places(), {plan->channels * maps, 1, 0, 0});
+    loop.add(plan->channels, {maps, plan->places(), 0, 0});
     loop.add(maps, {1, inner, 0, 0});
     pack_panels(weights, inner, maps, loop, panel, 1, step.packed.own());
     step.product.b_row = panel;
-    PENSTOCK_TRY(check_shape(Type::f32, {plan->results(), inner}));
-    plan->at_results = (plan->results() * inner + 15) / 16 * 16;
-    scratch = plan->at_results + plan->results() * maps;
+    plan->columns = (windows.w.out - 1) * windows.w.stride + windows.w.reach();
+    plan->images_at_once =
+        std::clamp<Index>(kWindowsAtOnce / std::max<Index>(plan->results(), 1), 1, std::max<Index>(plan->images, 1));
+    const Index rows = plan->images_at_once * plan->results();
+    PENSTOCK_TRY(check_shape(Type::f32, {rows, inner}));
+    PENSTOCK_TRY(check_shape(Type::f32, {plan->channels, windows.h.in, plan->columns}));
+    plan->at_image = (rows * inner + 15) / 16 * 16;
+    plan->at_results = plan->at_image + (plan->channels * windows.h.in * plan->columns + 15) / 16 * 16;
+    scratch = plan->at_results + rows * maps;
   } else if (weights != nullptr && is_for_tiles(*plan) && (!p.has(2) || p.known(2) != nullptr)) {
     scratch = lay_out_tiles(*plan, panel);
     PENSTOCK_TRY(check_shape(Type::f32, {scratch}));
@@ -402,24 +435,20 @@ void trim(Window& window, Index& first) {
   }
 }
 
-Status check_tensors(const Preparation& p, Index& groups) {
+Status check_tensors(const Preparation& p, bool transposed, Index& groups) {
   for (std::size_t i = 0; i < p.reads(); ++i) PENSTOCK_TRY(p.only(i, {Type::f32}));
   groups = p.integer("group", 1);
-  if (p.rank(1) != p.rank(0) || p.rank(0) < 3 || groups < 1 || p.count(1) == 0) {
-    return p.refuse("weights of shape " + text_of(p.shape(1)) + " do not fit an input of shape " + text_of(p.shape(0)) +
-                    " in " + text_of(groups) + " groups");
-  }
-  return {};
+  const Shape &x = p.shape(0), &w = p.shape(1);
+  const bool fits = w.size() == x.size() && x.size() >= 3 && groups >= 1 && p.count(1) > 0;
+  if (fits && w[0] % groups == 0 && (transposed ? w[0] : w[1] * groups) == x[1]) return {};
+  return p.refuse("weights of shape " + text_of(w) + " do not fit an input of shape " + text_of(x) + " in " +
+                  text_of(groups) + " groups");
 }
 
 Status prepare_conv(Preparation& p) {
   Index groups = 1;
-  PENSTOCK_TRY(check_tensors(p, groups));
+  PENSTOCK_TRY(check_tensors(p, false, groups));
   const Shape &x = p.shape(0), &w = p.shape(1);
-  if (w[1] * groups != x[1] || w[0] % groups != 0) {
-    return p.refuse("weights of shape " + text_of(w) + " do not fit an input of shape " + text_of(x) + " in " +
-                    text_of(groups) + " groups");
-  }
   const auto plan = std::make_shared<Convolution>();
   PENSTOCK_TRY(read_windows(p, {w.begin() + 2, w.end()}, plan->windows));
   plan->images = x[0], plan->groups = groups, plan->channels = w[1], plan->maps = w[0] / groups;
@@ -440,12 +469,8 @@ Status prepare_conv(Preparation& p) {
 
 Status prepare_conv_transpose(Preparation& p) {
   Index groups = 1;
-  PENSTOCK_TRY(check_tensors(p, groups));
+  PENSTOCK_TRY(check_tensors(p, true, groups));
   const Shape &x = p.shape(0), &w = p.shape(1);
-  if (w[0] != x[1] || w[0] % groups != 0) {
-    return p.refuse("weights of shape " + text_of(w) + " do not fit an input of shape " + text_of(x) + " in " +
-                    text_of(groups) + " groups");
-  }
   if (p.known(1) == nullptr) return p.unsupported("its weights depend on the inputs; supported: constants");
   const auto plan = std::make_shared<Convolution>();
   PENSTOCK_TRY(read_transposed_windows(p, {w.begin() + 2, w.end()}, plan->windows));

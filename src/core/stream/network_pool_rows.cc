@@ -81,7 +81,8 @@ void add_rows(RowsNetwork& rows, std::vector<RowsTensor>& tensors, const Network
   rows.axes[tensor.name] = axis;
 }
 
-RowsNetwork find_rows(const Network& network, const NetworkShapes& shapes) {
+/// Finds the rows of a network, and prepares it for one and for two of them: `prepared` has these sessions.
+RowsNetwork find_rows(const Network& network, const NetworkShapes& shapes, std::vector<NetworkSession>& prepared) {
   RowsNetwork rows;
   for (const NetworkTensor& input : network.inputs()) add_rows(rows, rows.inputs, input, "input", shapes, network);
   for (const NetworkState& state : network.states()) {
@@ -90,7 +91,8 @@ RowsNetwork find_rows(const Network& network, const NetworkShapes& shapes) {
   for (const auto& [name, shape] : shapes) {
     require(rows.alone.contains(name), "shapes: there is no input or state {}", in_quotes(name));
   }
-  const NetworkSession one(network, rows.shapes(1)), two(network, rows.shapes(2));
+  for (const Index count : {1, 2}) prepared.emplace_back(network, rows.shapes(count));
+  const NetworkSession &one = prepared[0], &two = prepared[1];
   for (std::size_t i = 0; i < one.outputs().size(); ++i) {
     const NetworkTensor& alone = one.outputs()[i];
     const std::vector<Index>& both = two.outputs()[i].shape;
@@ -200,18 +202,20 @@ void require_independent(PoolRows& pair, const PoolForm& form) {
 }  // namespace
 
 PoolForm form_of(const Network& network, const NetworkShapes& shapes, Index capacity) {
-  const auto rows = std::make_shared<const RowsNetwork>(find_rows(network, shapes));
+  // Threads share what was prepared.
+  const auto sessions = std::make_shared<std::vector<NetworkSession>>();
+  const auto rows = std::make_shared<const RowsNetwork>(find_rows(network, shapes, *sessions));
   PoolForm form;
   form.inputs = values_of(rows->inputs);
   form.outputs = values_of(rows->outputs);
   form.state_size = values_of(rows->states);
   form.sizes = {1, 2, 4, 8, 16, 32, 64};  // each has the weights once more, packed for its shapes
   std::erase_if(form.sizes, [&](Index size) { return size > capacity; });
-  NetworkPoolRows pair(rows, NetworkSession(network, rows->shapes(2)), 2);
+  NetworkPoolRows pair(rows, (*sessions)[1].clone(), 2);
   require_independent(pair, form);
-  // Threads share what was prepared.
-  const auto sessions = std::make_shared<std::vector<NetworkSession>>();
-  for (const Index size : form.sizes) sessions->emplace_back(network, rows->shapes(size));
+  for (const Index size : form.sizes) {
+    if (size > 2) sessions->emplace_back(network, rows->shapes(size));
+  }
   form.batches = [rows, sessions, sizes = form.sizes] {
     std::vector<std::unique_ptr<PoolRows>> batches;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
