@@ -10,6 +10,7 @@ if(NOT PENSTOCK_TRAINING)
 endif()
 install(DIRECTORY include/penstock ${PROJECT_BINARY_DIR}/include/penstock
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${left_out})
+install(FILES include/penstock_pool.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS penstock_core penstock_solver EXPORT PenstockTargets)
 # The C runtime, which is a Debian package by itself as well: cpack -G DEB.
 install(TARGETS penstock_runtime EXPORT PenstockRuntimeTargets ARCHIVE COMPONENT runtime)

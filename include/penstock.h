@@ -37,7 +37,8 @@ typedef enum penstock_status {
   PENSTOCK_IO_FAILURE = 4,       /* The file cannot be read. */
   PENSTOCK_NUMERICAL = 5,        /* An output was not finite; the session was reset. */
   PENSTOCK_UNSUPPORTED = 6,      /* Valid, but not available in this build or on this machine. */
-  PENSTOCK_OUT_OF_MEMORY = 7
+  PENSTOCK_OUT_OF_MEMORY = 7,
+  PENSTOCK_FULL = 8 /* Of penstock_pool.h: there is no place now. Nothing has changed. */
 } penstock_status;
 
 /* The reason of a failure, one line of UTF-8 that ends with a zero. A call that succeeds leaves it alone. */

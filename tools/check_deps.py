@@ -83,6 +83,7 @@ THIRD_PARTY = {
     "omp.h": {"base", "ops", "bench"},  # ops: oneDNN takes its number of threads from OpenMP
     "hwy/": {"backend", "network", "runtime"},
     "penstock.h": {"runtime", "bench/kernels"},
+    "penstock_pool.h": {"stream"},
     "oneapi/": {"backend", "ops", "bench"},
     "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend", "io"},
@@ -106,8 +107,8 @@ UP_TO = {"bench/kernels": "ops", "bench/contenders": "backend"}
 FREESTANDING = {"cell": ["cell"], "shared": [], "kernel": ["cell", "shared", "kernel"]}
 # Random numbers that the host and kernels draw alike, and the rules of a training step.
 SHARED = [Path("src/core/base/counter_random.h"), Path("src/core/base/training")]
-# The header of the C runtime.
-C_HEADER = Path("include/penstock.h")
+# The headers for C.
+C_HEADERS, OF_C = {Path("include/penstock.h"), Path("include/penstock_pool.h")}, {"stddef.h", "stdint.h", "penstock.h"}
 # What the program and the Python package run before they load the library.
 BEFORE_LIBRARY = "base/spin_turns.h"
 
@@ -196,7 +197,7 @@ def violation(root, path, quoted, header):
     if header.startswith("penstock/"):
         return wrong_public(place, header)
     if place == "public":
-        standard = not quoted and (is_standard(header) or path == C_HEADER and header in ("stddef.h", "stdint.h"))
+        standard = not quoted and (is_standard(header) or path in C_HEADERS and header in OF_C)
         return None if standard else "public headers see the standard library and penstock/ only"
     if quoted and header.split("/")[0] in BESIDE and (root / header).is_file():
         beside = header.split("/")[0]

@@ -76,6 +76,8 @@ class SessionPool {
   /// Return the numbers of values that a step reads, 1 for a token, and returns.
   Index inputs() const;
   Index outputs() const;
+  /// Returns the number of values of state().
+  Index state_size() const;
 
   /// Opens a session at the start of a sequence. Throws Error(out_of_memory) if `capacity` sessions are open.
   PooledSession open();

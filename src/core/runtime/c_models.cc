@@ -58,8 +58,9 @@ uint32_t penstock_c_api(void) { return PENSTOCK_C_API; }
 const char* penstock_version(void) { return PENSTOCK_VERSION; }
 
 const char* penstock_status_name(int32_t status) {
-  static constexpr const char* names[] = {"ok",         "invalid argument", "bad input",   "incompatible",
-                                          "io failure", "numerical",        "unsupported", "out of memory"};
+  static constexpr const char* names[] = {"ok",           "invalid argument", "bad input",
+                                          "incompatible", "io failure",       "numerical",
+                                          "unsupported",  "out of memory",    "full"};
   const auto number = static_cast<unsigned>(status);
   return number < sizeof(names) / sizeof(names[0]) ? names[number] : "unknown";
 }

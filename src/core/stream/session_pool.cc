@@ -310,6 +310,7 @@ Index SessionPool::capacity() const { return static_cast<Index>(held().slots.siz
 Index SessionPool::open_sessions() const { return capacity() - static_cast<Index>(held().free.size()); }
 Index SessionPool::inputs() const { return held().form.inputs; }
 Index SessionPool::outputs() const { return held().form.outputs; }
+Index SessionPool::state_size() const { return held().form.state_size; }
 
 PooledSession SessionPool::open() {
   Impl& impl = held();
