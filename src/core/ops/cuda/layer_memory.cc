@@ -46,7 +46,10 @@ InputMatrix::InputMatrix(const Recurrence& shape, const Target& target, bool cle
   const Index width = shape.input;
   steps_ = target.packed > 0 ? target.packed : target.steps;
   const SequenceStrides by_row{steps_ * width, width};
-  const SequenceStrides x = strides_or(shape.x_strides, by_row), dx = strides_or(shape.dx_strides, x);
+  // The strides of a single position may be anything.
+  const bool one = rows * steps_ == 1;
+  const SequenceStrides x = one ? by_row : strides_or(shape.x_strides, by_row);
+  const SequenceStrides dx = one ? by_row : strides_or(shape.dx_strides, x);
   const bool by_rows =
       steps_ == 1 ? rows == 1 || x.row >= width : (rows == 1 || x.row == steps_ * x.step) && x.step >= width;
   const bool by_steps = steps_ > 1 && rows > 1 && x.step == rows * x.row && x.row >= width;
