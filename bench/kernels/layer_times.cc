@@ -4,8 +4,8 @@
 //   cuda_layer_times --products CASE...   the three products of a layer in each algorithm that cuBLASLt proposes,
 //                                         and of floats in kernels of our own, by other plans than the chosen one too
 //   cuda_layer_times --fused CASE...      a layer in one launch, forward, in other shapes of blocks than the planned
-//   one cuda_layer_times --algorithms            every algorithm, forward, over lengths: what the planner's estimates
-//   rest on
+//   cuda_layer_times --algorithms [CASE...]  every algorithm, forward; without cases over lengths: what the planner's
+//   estimates rest on
 // A wrong result prints no time, and the program exits with status 1.
 
 #include <fmt/format.h>
@@ -341,36 +341,41 @@ constexpr const char* kForms[] = {"mingru,f32,1,%d,64,128",   "minlstm,f32,1,%d,
 constexpr int kLengths[] = {1, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384};
 
 /// Forward times of all algorithms side by side, and which one the planner would have chosen.
-bool compare_algorithms(Stream& stream, Clock& clock) {
-  fmt::print("| case | direct ms | fused ms | scan ms | chosen | error of each |\n|---|---|---|---|---|---|\n");
+bool compare_algorithms_of(const std::string& text, Stream& stream, Clock& clock) {
+  std::string times, errors;
   bool right = true;
-  for (const char* form : kForms) {
+  for (const char* algorithm : {"direct", "fused", "scan", "auto"}) {
+    const Case c = parse(text + "," + algorithm);
+    Run run(c, stream);
+    const LayerForwardExecutable forward(stream.device(), c.spec, run.forward(false));
+    if (algorithm == std::string("auto")) {
+      times += fmt::format(" {} |", to_string(forward.plan().algorithm));
+      continue;
+    }
+    Buffer workspace(stream, forward.workspace_bytes());
+    workspace.fill(0);
+    const double ms = clock.median([&] { forward.run(run.forward(false), workspace.address(), stream.handle()); });
+    const double error = run.forward_error(c.spec.hidden / 3);
+    const bool sound = error < bound(c.spec.storage);
+    right &= sound;
+    times += sound ? fmt::format(" {:.4f} |", ms) : " wrong |";
+    errors += fmt::format(" {:.1e}", error);
+  }
+  fmt::print("| {} |{}{} |\n", text, times, errors);
+  std::fflush(stdout);
+  return right;
+}
+
+/// The cases, or if there are none, those on which the planner's estimates rest.
+bool compare_algorithms(std::vector<std::string> cases, Stream& stream, Clock& clock) {
+  for (const char* form : cases.empty() ? std::span<const char* const>(kForms) : std::span<const char* const>()) {
     for (const int length : kLengths) {
       const std::string text = fmt::sprintf(form, length);
-      if (parse(text).rows * length > (1 << 19)) continue;
-      std::string times, errors;
-      for (const char* algorithm : {"direct", "fused", "scan", "auto"}) {
-        const Case c = parse(text + "," + algorithm);
-        Run run(c, stream);
-        const LayerForwardExecutable forward(stream.device(), c.spec, run.forward(false));
-        if (algorithm == std::string("auto")) {
-          times += fmt::format(" {} |", to_string(forward.plan().algorithm));
-          continue;
-        }
-        Buffer workspace(stream, forward.workspace_bytes());
-        workspace.fill(0);
-        const double ms = clock.median([&] { forward.run(run.forward(false), workspace.address(), stream.handle()); });
-        const double error = run.forward_error(c.spec.hidden / 3);
-        const bool sound = error < bound(c.spec.storage);
-        right &= sound;
-        times += sound ? fmt::format(" {:.4f} |", ms) : " wrong |";
-        errors += fmt::format(" {:.1e}", error);
-      }
-      fmt::print("| {} |{}{} |\n", text, times, errors);
-      std::fflush(stdout);
+      if (parse(text).rows * length <= (1 << 19)) cases.push_back(text);
     }
   }
-  return right;
+  fmt::print("| case | direct ms | fused ms | scan ms | chosen | error of each |\n|---|---|---|---|---|---|\n");
+  return measure_each(cases, [&](const std::string& text) { return compare_algorithms_of(text, stream, clock); });
 }
 
 constexpr const char* kCases[] = {
@@ -383,7 +388,9 @@ constexpr const char* kCases[] = {
 
 /// --fused, --products and --algorithms; whether all was right.
 bool measure_parts(const std::vector<std::string>& arguments, Stream& stream, Clock& clock) {
-  if (arguments.front() == "--algorithms") return compare_algorithms(stream, clock);
+  if (arguments.front() == "--algorithms") {
+    return compare_algorithms({arguments.begin() + 1, arguments.end()}, stream, clock);
+  }
   bool right = true;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     fmt::print("{}\n", arguments[i]);
