@@ -284,6 +284,8 @@ template <class T>
 void __stcs(T* p, T value) {
   *p = value;
 }
+/// For places to which one thread adds.
+inline void atomicAdd(float* to, float value) { *to += value; }
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned which) {
   const std::uint64_t both = a | static_cast<std::uint64_t>(b) << 32;
   unsigned word = 0;

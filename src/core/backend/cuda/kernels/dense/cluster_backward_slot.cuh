@@ -78,6 +78,7 @@ struct Slot {
   char* dwx;  // of the step at hand, as `drh`
   char* drh;
   int reset_flag, reset_after, reset_before;  // of this step, of the one that follows it, of the one before it
+  float restart;                              // h with which the step at hand starts after a reset
 
   /// Returns the address of a value, for the first unit that this lane moves.
   __device__ __forceinline__ const char* address(const DenseBackwardArguments& args, int head, int value,
@@ -117,6 +118,7 @@ struct Slot {
     if constexpr (DenseCell::split) drh = row.at(args.drh, row.length - 1, kDescending) + channel;
     reset_flag = ResetFlag(args.rows, row, last);
     reset_after = 0, reset_before = ResetFlag(args.rows, row, last - 1);
+    if constexpr (kRestarts) load_restart(reset_flag, args.rows, last, head);
     learnt.read(args.learnt, args.hidden, head * kHead + place.unit, place.exists);
     dlearnt.clear();
 #pragma unroll
@@ -204,7 +206,7 @@ struct Slot {
     }
     float h = read(ring, lane % 8, Inputs::h);
     if (!HasOutputBefore(args.rows, step)) h = ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
-    if (reset) h = place.exists ? RestartState(args.rows, place.row, step, 0, head * kHead + place.unit) : 0.0f;
+    if (reset) h = kRestarts ? restart : 0.0f;
     cell.prev[0] = Real(h);
 #pragma unroll
     for (int k = 1; k < kStates; ++k) {
@@ -244,12 +246,20 @@ struct Slot {
     return 0.0f;
   }
 
-  /// Adds to the gradient of state k with which the row started again before a step.
+  /// Starts to load the h of a step that a reset comes before.
+  __device__ __forceinline__ void load_restart(int flag, const DenseRows& rows, int step, int head) {
+    const bool wanted = IsSet(flag) && place.exists;
+    restart = wanted ? RestartState(rows, place.row, step, 0, head * kHead + place.unit) : 0.0f;
+  }
+
+  /// Adds to the gradient of state k with which the row started again before a step. Only this thread adds there, one
+  /// step after the other, so the order of the sum is always the same. Nothing waits for the memory.
   __device__ __forceinline__ void add_restart(float gradient, int k, int step, int head,
                                               const DenseBackwardArguments& args) const {
     if (args.drestarts == nullptr || !place.exists) return;
-    args.drestarts[k * args.drestart_state + place.row.number * args.drestart_row +
-                   place.row.time(step, kDescending) * args.rows.restart_step + head * kHead + place.unit] += gradient;
+    const Index row = place.row.number * args.drestart_row, time = place.row.time(step, kDescending);
+    float* const to = args.drestarts + k * args.drestart_state + row + time * args.rows.restart_step;
+    atomicAdd(to + head * kHead + place.unit, gradient);
   }
 
   /// Finds the gradients of the states after a step.
@@ -264,6 +274,7 @@ struct Slot {
   __device__ __forceinline__ void leave(const Real (&dprev)[kStates], int step, int head,
                                         const DenseBackwardArguments& args, Real (&drh)[kGates]) {
     const bool live = step < place.row.length, reset = IsSet(reset_flag);
+    if constexpr (kRestarts) load_restart(reset_before, args.rows, step - 1, head);
 #pragma unroll
     for (int k = 0; k < kStates; ++k) {
       const bool here = k == 0 && kRestarts;  // h waits for what flows through R: passed_on()
