@@ -14,6 +14,7 @@ ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
 import penstock  # noqa: E402
 from penstock._cell_forms import CELLS as FORMS  # noqa: E402
 from penstock.equations import sigmoid, tanh  # noqa: E402
+from penstock.torch._episodes import before_step  # noqa: E402
 
 torch.set_num_threads(1)  # these sizes are too small to share
 
@@ -149,7 +150,7 @@ def test_a_training_pass_gives_what_the_rollout_gave(cell):
 def by_steps(layer, x, hx, starts, states):
     """Outputs and last states of a loop over the steps. `states` are [L, B, T, H]."""
     outputs = []
-    for t in range(T):
+    for t in range(len(x)):
         begins = starts[t][None, :, None]
         hx = tuple(torch.where(begins, to[:, :, t], state) for to, state in zip(states, hx))
         y, after = layer(x[t : t + 1], one_or(hx))
@@ -184,6 +185,27 @@ def test_states_start_again_where_they_are_told(cell, form, batch_first):
         close(got, wanted)
     for got, wanted in zip(torch.autograd.grad([swap(y), *after], leaves, [dy, *map(torch.ones_like, after)]), gradients):
         close(got, wanted, terms=16 * T * B)
+
+
+@pytest.mark.parametrize("rows, steps", [(1, 6), (3, 1), (1, 1)])
+@pytest.mark.parametrize("axes", [0, 1, 2])
+def test_states_of_a_single_row_or_step_start_again(rows, steps, axes):
+    """Then states of all rows, of each row or of each step are the same in memory."""
+    lstm, x = layer_of("lstm", batch_first=True), torch.randn(rows, steps, 4)
+    starts = torch.arange(rows * steps).view(rows, steps) % 2 == 0
+    hx, to = states_of(lstm, 1, rows, 8), states_of(lstm, 1, *(rows, steps)[:axes], 8)
+    whole = [state.view(1, *state.shape[1:-1], *(1,) * (2 - axes), 8).expand(1, rows, steps, 8) for state in to]
+    lstm.batch_first = False
+    expected, _ = by_steps(lstm, x.transpose(0, 1), hx, starts.t(), whole)
+    lstm.batch_first = True
+    results = [expected.transpose(0, 1), lstm(x, hx, reset_mask=starts, reset_to=to)[0]]
+    if steps == 1:  # as GPUs do it
+        results.append(lstm(x, before_step(hx, to, starts))[0])
+    for got in results[1:]:
+        close(got, results[0])
+        gradients = (torch.autograd.grad(y.sin().sum(), (*hx, *to), retain_graph=True) for y in (got, results[0]))
+        for each, wanted in zip(*gradients):
+            close(each, wanted)
 
 
 def test_states_to_start_from_with_every_state_and_without_hx():
@@ -332,6 +354,9 @@ def test_torchrl_modules_give_what_torchrl_gives(cell, layers, given):
     flat = TensorDict({"x": torch.randn(T, 4), "is_init": torch.zeros(T, 1, dtype=torch.bool)}, [T])
     with modules.set_recurrent_mode(True):
         close(mine(flat.clone())["y"], theirs(flat.clone())["y"])
+        one, other = (module(data[:, :1].clone()) for module in (mine, theirs))  # rollouts of one step
+    for key in ("y", *(("next", key) for key in KEYS[cell])):
+        close(one[key], other[key])
 
 
 def test_torchrl_modules_take_other_layers_and_refuse_options():

@@ -395,14 +395,14 @@ def test_masks_on_the_host_are_refused():
 
 
 @pytest.mark.parametrize("form", ["learnt", "row", "step"])
-@pytest.mark.parametrize("name, kind", [*((name, {}) for name in ("GRU", "LSTM", "SLSTM", "MinGRU")), ("LSTM", {"proj_size": 8})])
+@pytest.mark.parametrize("name, kind", [*((name, {}) for name in ("RNN", "GRU", "LSTM", "SLSTM", "MinGRU")), ("LSTM", {"num_layers": 2, "num_heads": 4}), ("LSTM", {"proj_size": 8}), ("GRU", {"reset_after": False})])  # fmt: skip
 def test_states_start_again_as_on_the_cpu(name, kind, form):
     host = getattr(ours, name)(16, 32, batch_first=True, **kind)
     mine = getattr(ours, name)(16, 32, batch_first=True, device="cuda", **kind)
     mine.load_state_dict(host.state_dict())
-    x, mask = torch.randn(5, 40, 16), torch.rand(5, 40) < 0.2
-    where = {"learnt": [], "row": [5], "step": [5, 40]}[form]
-    to = [torch.rand(1, *where, size).add(0.5) for size in host._state_sizes()]
+    x, mask = torch.randn(5, steps := 1 if name == "RNN" else 40, 16), torch.rand(5, steps) < 0.3
+    where = {"learnt": [], "row": [5], "step": [5, steps]}[form]
+    to = [torch.rand(host.num_layers, *where, size).add(0.5) for size in host._state_sizes()]
     results = []
     for layer, device in ((host, "cpu"), (mine, "cuda")):
         leaves = [state.detach().to(device).requires_grad_() for state in to]

@@ -54,13 +54,15 @@ class _OneCall:
     def _rollout(self, x, starts, states):
         """Returns y [B, T, H] and the states [B, T, L, H] at the ends of episodes."""
         layer, count = self._layer(), len(self.in_keys) - 2
-        resets, ends = starts.clone(), torch.ones_like(starts)
-        resets[:, 0] = False  # there the state is given
-        ends[:, :-1] = starts[:, 1:]
+        single = x.shape[1] == 1
+        resets = None
+        if not single:
+            resets = starts.clone()
+            resets[:, 0] = False  # there the state is given
         hx = restarts = None
         if states is not None:
             hx = [state[:, 0].transpose(0, 1).contiguous() for state in states]
-            if any(state.requires_grad or state[resets].any() for state in states):
+            if not single and any(state.requires_grad or state[resets].any() for state in states):
                 restarts = [state.permute(2, 0, 1, 3) for state in states]
         y, after = x, []
         for i in range(layer.num_layers):  # for the states of each
@@ -70,6 +72,10 @@ class _OneCall:
             y, _, *every = one(y, first, reset_mask=resets, every_state=count > 1 or None, reset_to=again)
             after.append((y, *(every[0] if every else ())))
         after = [torch.stack(layers, 2) for layers in zip(*after)]
+        if single:
+            return y, after
+        ends = torch.ones_like(starts)
+        ends[:, :-1] = starts[:, 1:]
         at_end = ends[:, :, None, None]
         return y, [torch.where(at_end, state, state.new_zeros(())) for state in after]
 

@@ -104,6 +104,17 @@ def part_of(gradient, i, state, reset):
     return gradient.contiguous().as_strided(state.shape, (rows * hidden, *inner), place * hidden).to(state.dtype)
 
 
+def _by_rows(restart):
+    """Returns states of resets, [L, H], [L, B, H] or [L, B, T, H], as [L, n, H]."""
+    return restart.unsqueeze(1) if restart.dim() == 2 else restart.flatten(1, -2)
+
+
+def before_step(states, restarts, reset):
+    """Returns the states [L, B, H] before a single step: those of `restarts` in the rows that `reset` marks."""
+    starts = reset.reshape(-1, 1).bool()
+    return tuple(torch.where(starts, _by_rows(to), of) for to, of in zip(restarts, states or [0.0] * len(restarts)))
+
+
 def with_restarts(x, states, reset, count):
     """Returns `count` states [L, B + n, H]: behind those before a call (None: zeros) those of its resets, [L, H],
     [L, B, H] or [L, B, T, H]. States without those of resets are returned as they are. `reset` is [B, T]."""
@@ -113,7 +124,7 @@ def with_restarts(x, states, reset, count):
     def joined(before, restart):
         if before is None:
             before = x.new_zeros(len(restart), len(reset), restart.shape[-1])
-        return torch.cat([before, restart.unsqueeze(1) if restart.dim() == 2 else restart.flatten(1, -2)], 1)
+        return torch.cat([before, _by_rows(restart)], 1)
 
     return tuple(map(joined, states[:count], states[count:]))
 

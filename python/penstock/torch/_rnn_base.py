@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._cell_forms import CELLS
 from .._keywords import check_unknown
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
-from ._episodes import restarts_of, run_episodes, with_restarts
+from ._episodes import before_step, restarts_of, run_episodes, with_restarts
 from ._cell_names import CellNote
 from ._ops import autocast_sequence, run_layers
 from ._projection import run_projected
@@ -58,9 +58,10 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
             reset_to: The states that ``reset_mask`` starts again with; they get gradients. One for all rows
                 ``[num_layers, H]``, one for each row ``[num_layers, B, H]``, or one for each step
                 ``[num_layers, B, T, H]``, read at the resets only. For cells with several states, a tuple of them.
-                None: zeros. On a GPU, the call cuts the rows at the resets and runs the parts as rows; the host waits
-                for their number, except in CUDA graphs and ``torch.compile``. It needs ``reset_mask`` and an input with
-                rows; ``lengths``, ``bidirectional`` and ``process_group`` are not supported.
+                None: zeros. On GPUs, except in scans, in single steps and in heads of up to 1,024 units on Hopper, the
+                call cuts the rows at the resets and runs the parts as rows; the host waits for their number, except in
+                CUDA graphs and ``torch.compile``. It needs ``reset_mask`` and an input with rows; ``lengths``,
+                ``bidirectional`` and ``process_group`` are not supported.
 
         Returns:
             The outputs ``[T, B, directions * H]`` in the layout of the input, and the last states in the shape of
@@ -88,12 +89,30 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
             check_reset_mask(reset_mask, input.shape[:2], input.device)
             if reset_to is not None and reset_mask.numel():
                 restarts = restarts_of(self, reset_to, input if self.batch_first else input.transpose(0, 1))
-                if input.is_cuda:
+                if input.is_cuda and input.shape[int(self.batch_first)] == 1:
+                    states, reset_mask = before_step(states, restarts, reset_mask), None
+                elif not self._starts_again(input.device):
                     return run_episodes(self, input, states, reset_mask, restarts, every_state)
-                states = (*(states or [None] * len(restarts)), *restarts)
-            if not self.batch_first:
+                else:
+                    states = (*(states or [None] * len(restarts)), *restarts)
+            if reset_mask is not None and not self.batch_first:
                 reset_mask = reset_mask.t().contiguous()  # here, so that the backward pass need not copy it again
         return self._leaving(self._run(input, states, (lengths, None, reset_mask), every_state), every_state)
+
+    def _starts_again(self, device):
+        """Returns whether the kernels start rows again at given states: on a GPU, those of clusters and of a chip,
+        and scans of the terms of a cell."""
+        if device.type != "cuda":
+            return True
+        if CELLS[self._cell()][2]:
+            return True
+        if self._noise and self._noise.steps(self.training):
+            return False
+        # A Hopper holds the matrix of such a head in float32, whichever of these cells it is.
+        cells = ("elman", "elman-relu", "gru", "lstm", "slstm")
+        if self._cell() not in cells or self.hidden_size > 1024 * self.num_heads:
+            return False
+        return torch.cuda.get_device_capability(device)[0] == 9
 
     def _check_reset_to(self, input, lengths, reset_mask):
         """Raises ValueError for arguments that exclude reset_to."""

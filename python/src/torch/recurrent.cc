@@ -300,6 +300,7 @@ TorchTensor entering(RecurrentCall& call, const std::vector<TorchTensor>& states
     call.restarts = axes == 2 ? Restarts::one : axes == 3 ? Restarts::rows : Restarts::steps;
     const Sizes of_steps{slots, rows, call.steps, hidden}, of_rows{slots, rows, hidden}, of_all{slots, hidden};
     check_states(call, restarts, axes == 2 ? of_all : axes == 3 ? of_rows : of_steps, "restarts");
+    call.take_restarts(call.entering_sizes()[2]);  // of one row or step: as the backward pass reads them
   }
   TorchTensor all = call.x.empty(call.entering_sizes(), state_type(call.x));
   auto* to = all.data<std::byte>();
