@@ -5,6 +5,7 @@ quartiles. On a CPU they are times of one processor, in which other programs do 
 measured as steps of a rollout, without gradients.
 
     python bench/layers/episode_layers.py [--device cuda] [--shapes 16x32x32x64] [--seconds 2]       needs torchrl
+    python bench/layers/episode_layers.py --restarts [--device cuda] [--shapes 16x32x32x64]
     python bench/layers/episode_layers.py --ppo [--seconds 20]                                      needs sb3-contrib
 """
 
@@ -21,7 +22,7 @@ END = 0.03  # probability that an episode ends with a step
 
 
 def measured(runs, seconds, now):
-    """Sorted times of each run, in turns of another order every time, after two that are not counted."""
+    """Returns the times of each run, in turns of another order every time, after two that are not counted."""
     times = {name: [] for name in runs}
     names, end = list(runs), time.perf_counter() + seconds
     while time.perf_counter() < end or len(times[names[0]]) < 6:
@@ -30,7 +31,7 @@ def measured(runs, seconds, now):
             runs[name]()
             times[name].append(now() - start)
         names = names[1:] + names[:1]
-    return {name: sorted(of[2:]) for name, of in times.items()}
+    return {name: of[2:] for name, of in times.items()}
 
 
 def spread(values, digits=3):
@@ -182,6 +183,52 @@ def compare_layers(options):
             compare_steps(options, shape)
 
 
+def restarting(cell, shape, device):
+    """Returns functions by name that run forward and backward passes of one layer, whose states start again at zeros
+    or at given states, which have gradients."""
+    rows, steps, inputs, hidden = shape
+    layer = getattr(penstock.torch, cell)(inputs, hidden, batch_first=True, device=device)
+    x, starts = torch.randn(rows, steps, inputs, device=device), torch.rand(rows, steps, device=device) < END
+    dy = torch.randn(rows, steps, hidden, device=device)
+
+    def of(axes):
+        count = 0 if axes is None else 2 if cell == "LSTM" else 1
+        states = [torch.zeros(1, *axes, hidden, device=device).requires_grad_() for _ in range(count)]
+        to = {"reset_to": tuple(states) if count > 1 else states[0]} if count else {}
+
+        def run():
+            for leaf in (*layer.parameters(), *states):
+                leaf.grad = None
+            y = layer(x, reset_mask=starts, **to)[0]
+            y.backward(dy)
+            return [y.detach(), *(parameter.grad for parameter in layer.parameters())]
+
+        return run
+
+    given = {"a learnt state": (), "one for each row": (rows,), "one for each step": (rows, steps)}
+    return {"reset_mask": of(None)} | {name: of(axes) for name, axes in given.items()}
+
+
+def compare_restarts(options):
+    """Compares states with which rows start again; prints a table."""
+    print("Forward and backward pass, float32, milliseconds; then what given states add, and its standard error")
+    print("| layer, B x T x I x H | reset_mask | a learnt state | one for each row | one for each step |")
+    print("|---|---|---|---|---|")
+    for text in options.shapes:
+        shape = tuple(map(int, text.split("x")))
+        for cell in ("GRU", "LSTM", "MinGRU"):
+            runs = restarting(cell, shape, options.device)
+            check_equal(cell, shape, options.device, runs)
+            times = measured(runs, options.seconds, clock(options.device))
+            zeros, *given = times.values()
+            cells = [spread([1e3 * t for t in zeros])]
+            for of in given:
+                more = [100 * (t / zero - 1) for t, zero in zip(of, zeros)]
+                error = 1.25 * statistics.stdev(more) / len(more) ** 0.5  # of the median
+                cells.append(f"{statistics.median(more):.1f} ± {error:.1f} %")
+            print(f"| {cell} {text} | {' | '.join(cells)} |", flush=True)
+
+
 def compare_ppo(options):
     import gymnasium
     from sb3_contrib import RecurrentPPO
@@ -219,13 +266,15 @@ def main():
     parser.add_argument(
         "--backends", nargs="+", choices=("pad", "scan", "triton"), help="of TorchRL; triton compiles for minutes"
     )
-    parser.add_argument("--ppo", action="store_true")
+    parser.add_argument("--ppo", action="store_true", help="policies of RecurrentPPO instead of layers")
+    parser.add_argument("--restarts", action="store_true", help="given states instead of TorchRL")
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     print(f"Penstock {penstock.__version__}, torch {torch.__version__}, one thread, load {os.getloadavg()[0]:.1f}\n")
-    compare_ppo(options) if options.ppo else compare_layers(options)
+    compare = compare_ppo if options.ppo else compare_restarts if options.restarts else compare_layers
+    compare(options)
 
 
 if __name__ == "__main__":
