@@ -1,5 +1,6 @@
 # Configures a small build: with -D PENSTOCK_TRAINING=OFF it has the layers that run networks, and neither the others nor
-# the program; with -D PENSTOCK_MARCH=... its kernels are compiled for that instruction set alone.
+# the program; with -D PENSTOCK_MARCH=... its kernels are compiled for that instruction set alone; without imported networks,
+# ONNX, models of amplifiers and kernels for GPUs it has none of their sources.
 cmake_minimum_required(VERSION 3.22)
 file(REMOVE_RECURSE ${work_dir})
 set(isa "")
@@ -7,7 +8,8 @@ if(CMAKE_HOST_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(isa x86-64-v3)
 endif()
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${source_dir} -B ${work_dir} -G ${generator} -D CMAKE_CXX_COMPILER=${compiler}
-                        -D PENSTOCK_TRAINING=OFF -D PENSTOCK_TESTS=OFF -D PENSTOCK_MARCH=${isa}
+                        -D PENSTOCK_TRAINING=OFF -D PENSTOCK_TESTS=ON -D PENSTOCK_MARCH=${isa}
+                        -D PENSTOCK_NETWORKS=OFF -D PENSTOCK_CUDA=OFF
                         -D CMAKE_EXPORT_COMPILE_COMMANDS=ON COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${work_dir} --target help OUTPUT_VARIABLE targets
                         COMMAND_ERROR_IS_FATAL ANY)
@@ -21,7 +23,28 @@ foreach(target penstock_data penstock_forecast penstock_classify penstock_train 
     message(FATAL_ERROR "${target} is there")
   endif()
 endforeach()
+if(targets MATCHES "test_io_networks[: ]")
+  message(FATAL_ERROR "tests are built of parts that are left out")
+endif()
 file(READ ${work_dir}/compile_commands.json commands)
-if(isa AND NOT commands MATCHES "-DHWY_COMPILE_ONLY_STATIC [^\n]*-march=${isa} [^\n]*/src/core/network/product_kernels.cc")
+string(REGEX REPLACE "[^\n]*penstock_runtime[^\n]*\n" "" library "${commands}")  # that is complete
+foreach(source network/session.cc io/networks.cc io/network_file.cc io/onnx/onnx_file.cc io/audio/import.cc)
+  if(library MATCHES "-c [^\n]*/src/core/${source}")
+    message(FATAL_ERROR "${source} is compiled")
+  endif()
+endforeach()
+foreach(source networks onnx audio)
+  if(NOT library MATCHES "-c [^\n]*/src/core/io/left_out/${source}.cc")
+    message(FATAL_ERROR "nothing refuses what io/left_out/${source}.cc is for")
+  endif()
+endforeach()
+file(GLOB rules ${work_dir}/build.ninja)
+foreach(file ${rules})
+  file(READ ${file} text)
+  if(text MATCHES "backend/cuda/kernels/")
+    message(FATAL_ERROR "texts of kernels are embedded")
+  endif()
+endforeach()
+if(isa AND NOT commands MATCHES "-DHWY_COMPILE_ONLY_STATIC [^\n]*-march=${isa} [^\n]*/src/core/backend/cpu/elementwise.cc")
   message(FATAL_ERROR "kernels are not compiled for ${isa} alone")
 endif()

@@ -1,6 +1,7 @@
 #include "backend/cuda/driver/driver.h"
 
 #include "backend/cuda/driver/library.h"
+#include "backend/cuda/driver/sources.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
@@ -26,6 +27,10 @@ std::string words_for(const DriverApi& api, Result result) {
 
 Driver load_driver() {
   Driver found;
+  if (kernel_sources().empty()) {
+    found.complaint = "this build of Penstock has no kernels for GPUs: build it without -D PENSTOCK_CUDA=OFF";
+    return found;
+  }
   const Library library = Library::open("the CUDA driver's libcuda.so.1", candidates({"libcuda.so.1"}));
   if (!library.valid()) {
     found.complaint = library.complaint() + "; install the NVIDIA driver";
