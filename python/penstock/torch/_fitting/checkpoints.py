@@ -9,7 +9,7 @@ import warnings
 
 import torch
 from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint.staging import AsyncStager
+from torch.distributed.checkpoint.staging import AsyncStager, DefaultStager, StagingOptions
 
 from ...errors import BadInput, Incompatible, InvalidArgument, IoFailure
 from .group import RankFailure
@@ -55,7 +55,7 @@ class Checkpoints:
     def __init__(self, folder: str, keep: int, group: Group) -> None:
         self.folder, self._keep, self._group = folder, keep, group
         self._running: tuple[Future[Any], str] | None = None
-        self._stager = _Copied() if group.device.type == "cpu" else None  # None: PyTorch's, which copies to the host
+        self._stager: AsyncStager = _Copied()
         self._copies: dict[str, torch.Tensor] = {}  # written over by the next checkpoint: new memory takes longer
         if os.path.exists(folder) and not os.path.isdir(folder):
             raise InvalidArgument(
@@ -114,15 +114,19 @@ class Checkpoints:
         alone = self._group.size == 1
         if alone:  # the writing thread would warn that there is only one rank
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        future = dcp.async_save(self._owned(tensors), checkpoint_id=path, process_group=self._group.files,
+        if self._group.device.type == "cuda":  # a thread copies to the host; some versions close a stager after one use
+            self._stager = DefaultStager(StagingOptions(False, False, True, True))
+        saving = dcp.async_save(self._owned(tensors), checkpoint_id=path, process_group=self._group.files,
                                 async_stager=self._stager, no_dist=alone)  # fmt: skip
-        self._running = (future, path)
+        self._running = (getattr(saving, "upload_completion", saving), path)
         return self.finish() if wait else error
 
     def _owned(self, tensors):
-        """Returns copies of a CPU's tensors, which the next step changes."""
-        if self._stager is None:
-            return {name: t.detach() for name, t in tensors.items()}
+        """Returns copies of the tensors, which the next step changes."""
+        if self._group.device.type == "cuda":
+            copies = {name: t.detach().clone() for name, t in tensors.items()}
+            torch.cuda.current_stream().synchronize()  # the stager's stream does not wait for them
+            return copies
         before = self._copies
         self._copies = {
             name: before[name].copy_(t.detach()) if _alike(before.get(name), t) else t.detach().clone()
@@ -153,6 +157,7 @@ class Checkpoints:
             error = ""
         except (Exception, dcp.CheckpointException) as failure:  # which is no Exception
             error = self._text(path, _first_failure(failure, self._group))
+        self._stager.close()
         if self._group.rank == 0:
             if error:
                 shutil.rmtree(path, ignore_errors=True)
