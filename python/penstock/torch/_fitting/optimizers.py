@@ -175,7 +175,8 @@ def _optimizer(groups, options):
         return torch.optim.SGD(groups, 1e-3, momentum=options.momentum)
     betas = (options.beta1, options.beta2)
     if kind in ("adamw", "muon"):
-        return torch.optim.AdamW(groups, 1e-3, betas, options.epsilon)
+        fused = groups[0]["params"][0].device.type == "cuda"  # one kernel for a group
+        return torch.optim.AdamW(groups, 1e-3, betas, options.epsilon, fused=fused)
     if kind == "lion":
         return Lion(groups, 1e-4, betas)
     return torch.optim.RMSprop(groups, 1e-3, alpha=options.beta2, eps=options.epsilon)
