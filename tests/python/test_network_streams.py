@@ -297,10 +297,10 @@ def test_deepfilternet_frame_by_frame(name):
 
 
 @pytest.mark.parametrize("name, fixed, reason", [
-    ("silero_vad.onnx", {"sr": 16000}, "along axis 1: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
-    ("silero_vad_16k_op15.onnx", {"sr": 16000}, "along .*: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
-    ("silero_vad_half.onnx", {}, "along .*: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
-    ("silero_vad_op18_ifless.onnx", {"sr": 16000}, "along .*: Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad.onnx", {"sr": 16000}, "model: as a stream along axis 0, .*; along axis 1, Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_16k_op15.onnx", {"sr": 16000}, "model: as a stream along .*, Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_half.onnx", {}, "model: as a stream along .*, Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
+    ("silero_vad_op18_ifless.onnx", {"sr": 16000}, "model: as a stream along .*, Pad .*'reflect' along time, over 0 frames .* and 64 behind"),
     ("silero_vad_openvino_16k.onnx", {}, "all extents of its inputs are fixed"),
 ])
 def test_silero_vad_is_a_stream_of_chunks_alone(name, fixed, reason):

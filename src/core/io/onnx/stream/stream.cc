@@ -180,7 +180,7 @@ void choose_time(Network& network, const std::string& time, const std::string& s
     } catch (const Error& error) {
       const std::string text = error.what(), place = source + ": as a stream: ";
       problems.push_back(
-          fmt::format("along {}: {}", each.name, text.substr(text.starts_with(place) ? place.size() : 0)));
+          fmt::format("along {}, {}", each.name, text.substr(text.starts_with(place) ? place.size() : 0)));
     }
   }
   if (coupled.size() == 1) {
@@ -188,7 +188,7 @@ void choose_time(Network& network, const std::string& time, const std::string& s
     return;
   }
   if (coupled.empty() && !problems.empty()) {
-    fail(ErrorCode::unsupported, "{}: as a stream: {}", source, fmt::join(problems, "; "));
+    fail(ErrorCode::unsupported, "{}: as a stream {}", source, fmt::join(problems, "; "));
   }
   fail_with(ErrorCode::unsupported, {the_option("time", names.back()), " says that it is ", names.back()},
             "{}: as a stream: it is not clear which extent is time: {}", source, fmt::join(names, ", "));
