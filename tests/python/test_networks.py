@@ -222,6 +222,37 @@ def test_columns_of_integers_have_their_own_zero_points():
     near(content, {"x": random.integers(0, 255, (2, 4)).astype(np.uint8)})
 
 
+@pytest.mark.parametrize("axis, scale, zero", [(1, [0.1, 0.02, 0.03, 0.5], [3, 0, -7, 100]), (2, 0.04, 5)])
+def test_numbers_become_bytes_and_return(axis, scale, zero):
+    arrays = {"s": np.array(scale, np.float32), "z": np.array(zero, np.int8)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=axis),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=axis),
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["b", "t", "o"]),
+        helper.make_node("DequantizeLinear", ["b", "t", "o"], ["w"]),
+    ]
+    content = model_of(nodes, [("x", [2, 4, 300])], [("y", None), ("w", None)], arrays)
+    near(content, {"x": np.random.default_rng(6).normal(0, 3, (2, 4, 300)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("both, whole_scale, dtype", [(1, True, np.int8), (2, False, np.int8), (1, True, np.uint8)])
+def test_an_lstm_of_bytes_reads_as_in_onnxruntime(both, whole_scale, dtype):
+    hidden, random = 24, np.random.default_rng(7)
+    arrays, zero = {}, 128 * (dtype is np.uint8)
+    for name, inner, scale in (("W", 7, 0.005), ("R", hidden, 0.003)):
+        arrays[name] = (random.integers(-127, 128, (both, inner, 4 * hidden)) + zero).astype(dtype)
+        each = [both] if whole_scale else [both, 4 * hidden]
+        arrays[f"{name}s"] = (scale * random.uniform(0.5, 1, each)).astype(np.float32)
+        arrays[f"{name}z"] = np.full(each, zero, dtype)
+    arrays["B"] = random.normal(0, 0.3, (both, 8 * hidden)).astype(np.float32)
+    reads = ["x", "W", "R", "B", "", "", "", "", "Ws", "Wz", "Rs", "Rz"]
+    direction = {1: "forward", 2: "bidirectional"}[both]
+    node = helper.make_node("DynamicQuantizeLSTM", reads, ["y"], domain="com.microsoft", hidden_size=hidden, direction=direction)
+    model = onnx.load_from_string(model_of([node], [("x", [9, 2, 7])], [("y", None)], arrays))
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    near(model.SerializeToString(), {"x": random.normal(size=(9, 2, 7)).astype(np.float32)})
+
+
 def test_one_scale_goes_with_a_zero_point_without_axes():
     arrays = {"q": np.array([7], np.int8), "scale": np.array([0.5], np.float32), "zero": np.int8(3)}
     nodes = [helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["b"]), helper.make_node("Add", ["x", "b"], ["y"])]
@@ -278,6 +309,7 @@ def near(content, inputs):
     ours = penstock.import_onnx(content).run(inputs)
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # not a word about shapes that a model declares wrongly
+    options.intra_op_num_threads = 1  # with more, DynamicQuantizeLSTM has a scale for the rows of each thread
     peer = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     for each, theirs in zip(peer.get_outputs(), peer.run(None, inputs)):
         assert ours[each.name].shape == theirs.shape

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <string_view>
 
 #include "penstock/types.h"
@@ -70,6 +71,20 @@ struct Product {
   Index b_row = 0, b_column = 1;
   const float* row_bias = nullptr;     ///< [rows], or null
   const float* column_bias = nullptr;  ///< [columns], or null
+  float* c = nullptr;
+  Index c_stride = 0;
+};
+
+/// c [rows, columns] = bias + (a + shift) b scale, with whole numbers a [rows, inner] and b [inner, columns] of 8 bits.
+struct ByteProduct {
+  Index rows = 0, columns = 0, inner = 0;
+  const std::int8_t* a = nullptr;        ///< Rows `a_stride` apart, filled up to a multiple of four by zeros.
+  const std::int32_t* a_sums = nullptr;  ///< [rows]: sums of a.
+  Index a_stride = 0;
+  std::int32_t shift = 0;
+  float scale = 1;
+  const float* panels = nullptr;                                ///< b, as Kernels::pack_bytes has it.
+  const float *column_scale = nullptr, *column_bias = nullptr;  ///< [columns]
   float* c = nullptr;
   Index c_stride = 0;
 };
@@ -147,18 +162,27 @@ struct Kernels {
   void (*from_tiles)(Index n, const float* products, Index apart, float bias, float* upper, float* lower) = nullptr;
   /// Columns that lie side by side in a panel: panels of b [inner, columns] hold a row of so many after the other.
   Index panel_columns = 0;
+
+  /// Null where products of floats have to do.
+  void (*multiply_bytes)(const ByteProduct& job) = nullptr;
+  /// Packs whole numbers [columns, inner] of -128 to 127 to byte_panels(inner, columns) floats.
+  void (*pack_bytes)(Index inner, Index columns, const float* weights, float* to) = nullptr;
+  Index (*byte_panels)(Index inner, Index columns) = nullptr;
 };
 
 // Each fills in its own members for the instruction set in use.
 void FillPointwise(Kernels& kernels);
 void FillProducts(Kernels& kernels);
 void FillGates(Kernels& kernels);
+/// There are two of this function: the C runtime's fills in nothing.
+void FillBytes(Kernels& kernels);
 
 inline Kernels kernels_in_use() {
   Kernels kernels;
   FillPointwise(kernels);
   FillProducts(kernels);
   FillGates(kernels);
+  FillBytes(kernels);
   return kernels;
 }
 

@@ -93,10 +93,11 @@ Index count_parameters(const Network& network);
 bool is_state(const Network& network, int State::*end, std::size_t position);
 
 /// What a Recurrent node reads. Attributes: "cell", a built-in cell's name or a custom cell as JSON; "direction"
-/// (forward, reverse, bidirectional); "quantised" (1: R takes the states as eight bits). Behind the states are two more
-/// reads: the lengths [B] of the sequences, and the first step of all [1], or absent. Steps outside leave the states
-/// and write zeros. Weights are those of a layer of Penstock, a direction after the other. The cell is dense and reads
-/// no means. Writes: y [T, B, directions * H], then the last value of each state [directions, B, H].
+/// (forward, reverse, bidirectional); "quantised" (1: inputs and states are rounded to eight bits). Behind the states
+/// are four more reads, or absent: the lengths [B] of the sequences, and the first step of all [1]; steps outside leave
+/// the states and write zeros. If quantised, the scales of W and R [directions, G * H], which then are whole numbers.
+/// Weights are those of a layer of Penstock, a direction after the other. The cell is dense and reads no means. Writes:
+/// y [T, B, directions * H], then the last value of each state [directions, B, H].
 enum RecurrentRead : int {
   kRecurrentX,           ///< [T, B, I]
   kRecurrentWeightIh,    ///< [directions, G * H, I]

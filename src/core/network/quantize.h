@@ -4,7 +4,15 @@
 
 namespace penstock::network {
 
-/// y [n] = x as eight bits, with the scale and zero point that all of them together have, and back.
-void round_to_bytes(const Kernels& kernels, Index n, const float* x, float* y);
+/// How floats become bytes: x / scale + zero, rounded.
+struct ByteRange {
+  float scale, zero;
+};
+
+/// Returns the scale and zero point that x [n] has as DynamicQuantizeLinear.
+ByteRange byte_range(const Kernels& kernels, Index n, const float* x);
+/// levels [n] = x / scale, rounded, such that they are `low` to `high` with the zero point, which they lack. NaN is 0.
+void round_to_levels(const Kernels& kernels, const ByteRange& range, float low, float high, Index n, const float* x,
+                     float* levels);
 
 }  // namespace penstock::network

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "network/preparation.h"
 #include "network/quantize.h"
@@ -10,34 +11,24 @@ namespace penstock::network {
 
 namespace {
 
-double lowest(Type type) { return type == Type::u8 ? 0 : type == Type::i8 ? -128 : -2147483648.0; }
-double highest(Type type) { return type == Type::u8 ? 255 : type == Type::i8 ? 127 : 2147483647.0; }
-
-double quantised(Type type, float x, float scale, double zero) {
-  const double rounded = std::nearbyint(static_cast<double>(x / scale)) + zero;
-  return std::clamp(rounded == rounded ? rounded : zero, lowest(type), highest(type));
-}
-
-struct Range {
-  float scale;
-  double zero;
-};
-
-Range range_of(const Kernels& kernels, Index n, const float* x) {
-  const float low = std::min(0.0f, kernels.reduce(Reduction::minimum, n, x));
-  const float high = std::max(0.0f, kernels.reduce(Reduction::maximum, n, x));
-  const float scale = high > low ? (high - low) / 255.0f : 1.0f;
-  return {scale, static_cast<double>(std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f))};
+/// y [n] = x as bytes.
+void quantise(const Kernels& kernels, const ByteRange& range, bool has_sign, Index n, const float* x, std::byte* y) {
+  constexpr Index most = 256;
+  const float low = has_sign ? -128.0f : 0.0f;
+  float levels[most];
+  for (Index begin = 0; begin < n; begin += most, y += most) {
+    const Index count = std::min(most, n - begin);
+    round_to_levels(kernels, range, low, low + 255.0f, count, x + begin, levels);
+    for (Index i = 0; i < count; ++i) y[i] = static_cast<std::byte>(static_cast<int>(levels[i] + range.zero));
+  }
 }
 
 /// n: elements.
 void run_dynamic(const Step& step, const Memory& memory) {
-  const float* x = step.floats(0, memory);
-  const Index n = step.n[0];
-  const auto [scale, zero] = range_of(memory.kernels, n, x);
-  for (Index i = 0; i < n; ++i) set_real(Type::u8, step.write(0, memory), i, quantised(Type::u8, x[i], scale, zero));
-  set_real(Type::f32, step.write(1, memory), 0, static_cast<double>(scale));
-  set_real(Type::u8, step.write(2, memory), 0, zero);
+  const ByteRange range = byte_range(memory.kernels, step.n[0], step.floats(0, memory));
+  quantise(memory.kernels, range, false, step.n[0], step.floats(0, memory), step.write(0, memory));
+  *step.result(1, memory) = range.scale;
+  set_real(Type::u8, step.write(2, memory), 0, static_cast<double>(range.zero));
 }
 
 Status prepare_dynamic(Preparation& p) {
@@ -52,18 +43,22 @@ Status prepare_dynamic(Preparation& p) {
 
 /// n: elements, elements behind the axis, its extent (1: one scale for all), 1 if there is a zero point.
 void run_linear_scale(const Step& step, const Memory& memory) {
-  const Type from = step.read_type(0), to = step.write_type(0);
-  const std::byte* x = step.read(0, memory);
-  const auto zero_at = [&](Index at) {
-    return step.n[3] != 0 ? real_at(step.read_type(2), step.read(2, memory), at) : 0.0;
-  };
-  for (Index i = 0; i < step.n[0]; ++i) {
-    const Index at = i / step.n[1] % step.n[2];
-    const float scale = step.floats(1, memory)[at];
-    if (step.variant == 0) {
-      set_real(to, step.write(0, memory), i, quantised(to, step.floats(0, memory)[i], scale, zero_at(at)));
+  const bool back = step.variant != 0;
+  const Type type = back ? step.read_type(0) : step.write_type(0);
+  const auto size = static_cast<Index>(size_of(type)), count = step.n[1];
+  const Kernels& kernels = memory.kernels;
+  for (Index begin = 0; begin < step.n[0]; begin += count) {
+    const Index at = begin / count % step.n[2];
+    const double zero = step.n[3] != 0 ? real_at(step.read_type(2), step.read(2, memory), at) : 0.0;
+    const ByteRange range{step.floats(1, memory)[at], static_cast<float>(zero)};
+    if (back) {
+      float* const y = step.result(0, memory) + begin;
+      convert(type, step.read(0, memory) + begin * size, Type::f32, reinterpret_cast<std::byte*>(y), count);
+      kernels.binary(Binary::subtract, count, y, 1, &range.zero, 0, y);
+      kernels.binary(Binary::multiply, count, y, 1, &range.scale, 0, y);
     } else {
-      step.result(0, memory)[i] = static_cast<float>(real_at(from, x, i) - zero_at(at)) * scale;
+      quantise(kernels, range, type == Type::i8, count, step.floats(0, memory) + begin,
+               step.write(0, memory) + begin * size);
     }
   }
 }
@@ -78,7 +73,7 @@ Status prepare_linear_scale(Preparation& p) {
   }
   PENSTOCK_TRY(p.only(1, {Type::f32}));
   if (p.integer("block_size", 0) != 0) return p.unsupported("'block_size': scales of blocks");
-  Index inner = 1, extent = 1;
+  Index inner = p.count(0), extent = 1;
   if (p.count(1) != 1) {
     Index axis = 0;
     PENSTOCK_TRY(p.axis(1, p.rank(0), axis));
@@ -99,9 +94,22 @@ Status prepare_linear_scale(Preparation& p) {
 
 }  // namespace
 
-void round_to_bytes(const Kernels& kernels, Index n, const float* x, float* y) {
-  const auto [scale, zero] = range_of(kernels, n, x);
-  for (Index i = 0; i < n; ++i) y[i] = static_cast<float>(quantised(Type::u8, x[i], scale, zero) - zero) * scale;
+ByteRange byte_range(const Kernels& kernels, Index n, const float* x) {
+  const float low = std::min(0.0f, kernels.reduce(Reduction::minimum, n, x));
+  const float high = std::max(0.0f, kernels.reduce(Reduction::maximum, n, x));
+  const float scale = high > low ? (high - low) / 255.0f : 1.0f;
+  const float zero = std::nearbyint(-low / scale);
+  return {scale, zero >= 0 ? std::min(zero, 255.0f) : 0.0f};  // NaN where the range is infinite
+}
+
+void round_to_levels(const Kernels& kernels, const ByteRange& range, float low, float high, Index n, const float* x,
+                     float* levels) {
+  kernels.binary(Binary::divide, n, x, 1, &range.scale, 0, levels);
+  kernels.unary(Unary::round, n, levels, levels, 0, 0);
+  for (Index i = 0; i < n; ++i) {
+    const float level = levels[i] == levels[i] ? levels[i] : 0.0f;
+    levels[i] = std::clamp(level, low - range.zero, high - range.zero);
+  }
 }
 
 Operators quantized_operators() {

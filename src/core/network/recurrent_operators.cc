@@ -2,8 +2,11 @@
 // for all rows of the batch.
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include "custom/cell.h"
 #include "network/cell.h"
@@ -26,13 +29,23 @@ struct Layer {
   Index steps = 0, rows = 0, input = 0, hidden = 0, units = 0;  // T, B, I, H, G * H
   Index directions = 1;
   bool reverse = false;
-  bool quantised = false;              // R takes the states as eight bits, with the scale of all rows
+  // Inputs and states become eight bits, each with the scale of all rows of the batch. W and R are whole numbers times
+  // a scale for each unit; as `bytes` if these numbers fit eight bits and the chip multiplies such.
+  bool quantised = false, bytes = false;
   std::size_t lengths = 0, start = 0;  // reads, or 0
+  std::size_t scale = 0;               // the read with that of W; that of R is the next
   Index piece = 1;                     // steps whose products with inputs are made together
   // Floats of a direction's weights: panels of W, of R, and of R's last gates if the cell has two phases; then both
   // biases and learnt vectors. RowKernels have the biases in their panels.
-  std::size_t recurrent = 0, second = 0, biases = 0, weights = 0;
+  std::size_t recurrent = 0, second = 0, biases = 0, scales = 0, weights = 0;
 
+  /// Bytes of a row of operands of a product with so many inputs.
+  static Index row_bytes(Index inner) { return (inner + 3) / 4 * 4; }
+  /// Floats of the scratch of a product with the inputs of a piece, or with states.
+  Index rounding() const {
+    const Index all = std::max(piece * rows * input, rows * hidden), most_rows = std::max<Index>(piece, 1) * rows;
+    return units + all + most_rows * (1 + row_bytes(std::max(input, hidden)) / 4);
+  }
   Index first_units() const { return cell.run_first == nullptr ? units : cell.first * hidden; }
 };
 
@@ -68,21 +81,61 @@ bool takes_part(const Step& step, const Memory& memory, const Layer& layer, Inde
   return is_there;
 }
 
+/// c = bias + a b scale, with a rounded to levels of `range`: products are sums of whole numbers. `spare`: what scales
+/// the columns [columns], the levels [rows, inner]; and of bytes their sums [rows], and themselves.
+void multiply_rounded(const Kernels& kernels, const Layer& layer, const ByteRange& range, Product job,
+                      const float* column_scale, float* spare) {
+  const Index rows = job.rows, inner = job.inner, columns = job.columns;
+  float *const scale = spare, *const levels = spare + columns;
+  round_to_levels(kernels, range, 0, 255, rows * inner, job.a, levels);
+  if (!layer.bytes) {
+    const float* const bias = std::exchange(job.column_bias, nullptr);
+    job.a = levels;
+    kernels.multiply(job);
+    kernels.binary(Binary::multiply, columns, column_scale, 1, &range.scale, 0, scale);
+    for (Index row = 0; row < rows; ++row) {
+      float* const c = job.c + row * job.c_stride;
+      kernels.binary(Binary::multiply, columns, c, 1, scale, 1, c);
+      kernels.binary(Binary::add, columns, c, 1, bias, 1, c);
+    }
+    return;
+  }
+  auto* const sums = reinterpret_cast<std::int32_t*>(levels + rows * inner);
+  auto* const bytes = reinterpret_cast<std::int8_t*>(sums + rows);
+  const Index stride = Layer::row_bytes(inner);
+  const auto offset = static_cast<std::int32_t>(range.zero) - 128;
+  std::fill_n(bytes, rows * stride, std::int8_t{0});
+  for (Index row = 0; row < rows; ++row) {
+    std::int32_t sum = 0;
+    for (Index k = 0; k < inner; ++k) {
+      const auto value = static_cast<std::int8_t>(static_cast<std::int32_t>(levels[row * inner + k]) + offset);
+      bytes[row * stride + k] = value;
+      sum += value;
+    }
+    sums[row] = sum;
+  }
+  kernels.multiply_bytes({rows, columns, inner, bytes, sums, stride, -offset, range.scale, job.b, column_scale,
+                          job.column_bias, job.c, job.c_stride});
+}
+
 /// What a direction computes with: products of the inputs of a piece, of a step's states, and of the operand of cells
 /// with two phases; and the gates of a row. `spare`: the states [S, B, H], wx [piece, B, G, H], rh [B, G, H], operand
-/// [B, H], and the first gates of a row.
+/// [B, H], and the first gates of a row; or behind rh what rounding needs.
 struct Direction {
   const Layer& layer;
   float* states;
   Product of_x, of_h, of_operand;
   GateStep gates;
+  const float* scales;  // of W and R
+  float* rounding;
 
-  Direction(const Layer& of, const float* weights, const Kernels& kernels, float* spare) : layer(of), states(spare) {
+  Direction(const Layer& of, const float* weights, const Kernels& kernels, float* spare)
+      : layer(of), states(spare), scales(weights + of.scales) {
     const Index hidden = layer.hidden, units = layer.units, first = layer.first_units();
     const float* bias = weights + layer.biases;
     float* const wx = spare + layer.cell.states * layer.rows * hidden;
     float* const rh = wx + layer.piece * layer.rows * units;
-    float* const operand = rh + layer.rows * units;
+    float* const operand = rounding = rh + layer.rows * units;
     const auto product = [&](Index inner, Index columns, const float* panels, const float* of_columns, float* c) {
       Product made;
       made.columns = columns, made.inner = made.a_stride = made.b_column = inner;
@@ -93,11 +146,16 @@ struct Direction {
     of_x = product(layer.input, units, weights, bias, wx);
     of_h = product(hidden, first, weights + layer.recurrent, bias + units, rh);
     of_operand = product(hidden, units - first, weights + layer.second, bias + units + first, rh + first);
-    of_h.a = layer.quantised ? operand : spare, of_operand.a = operand;
+    of_h.a = spare, of_operand.a = operand;
     gates.hidden = hidden;
     gates.equations = layer.equations.get();
     gates.learnt = bias + 2 * units;
     gates.operand = operand, gates.kept = operand + layer.rows * hidden;
+  }
+
+  /// The products of the inputs of a piece, which have the range of all.
+  void read_inputs(const Kernels& kernels, const ByteRange& range) const {
+    layer.quantised ? multiply_rounded(kernels, layer, range, of_x, scales, rounding) : kernels.multiply(of_x);
   }
 
   /// A step of all rows that are there: position t of a piece whose outputs begin at y, so far from row to row.
@@ -114,8 +172,11 @@ struct Direction {
         run(job);
       }
     };
-    if (layer.quantised) round_to_bytes(kernels, rows * hidden, states, gates.operand);
-    kernels.multiply(of_h);
+    if (layer.quantised) {
+      multiply_rounded(kernels, layer, byte_range(kernels, rows * hidden, states), of_h, scales + units, rounding);
+    } else {
+      kernels.multiply(of_h);
+    }
     if (layer.cell.run_first != nullptr) {
       each_row(layer.cell.run_first);
       kernels.multiply(of_operand);
@@ -127,6 +188,10 @@ struct Direction {
 void run_recurrent(const Step& step, const Memory& memory) {
   const auto& layer = *static_cast<const Layer*>(step.plan.get());
   const Index rows = layer.rows, width = layer.directions * layer.hidden;
+  ByteRange range{};
+  if (layer.quantised) {
+    range = byte_range(memory.kernels, layer.steps * rows * layer.input, step.floats(kRecurrentX, memory));
+  }
   for (Index d = 0; d < layer.directions; ++d) {
     const bool reverse = layer.reverse || d == 1;
     Direction direction(layer, step.packed.data() + d * static_cast<Index>(layer.weights), memory.kernels,
@@ -137,7 +202,7 @@ void run_recurrent(const Step& step, const Memory& memory) {
       const Index first = reverse ? layer.steps - begin - steps : begin;
       direction.of_x.a = step.floats(kRecurrentX, memory) + first * rows * layer.input;
       direction.of_x.rows = steps * rows;
-      memory.kernels.multiply(direction.of_x);
+      direction.read_inputs(memory.kernels, range);
       for (Index i = 0; i < steps; ++i) {
         const Index t = reverse ? steps - 1 - i : i;
         float* const y = step.result(0, memory) + (first + t) * rows * width + d * layer.hidden;
@@ -201,7 +266,7 @@ Status check_weights(const Preparation& p, std::size_t read, const Shape& shape)
     return p.refuse("input " + text_of(static_cast<Index>(read) + 1) + " has shape " + text_of(p.shape(read)) +
                     ", not " + text_of(shape));
   }
-  const bool is_state = read >= kRecurrentFirstState;
+  const bool is_state = shape.size() == 3 && read >= kRecurrentFirstState;
   if (!is_state && p.known(read) == nullptr)
     return p.unsupported("its weights depend on the inputs; supported: constants");
   return {};
@@ -242,6 +307,17 @@ Status read_sizes(const Preparation& p, Layer& layer) {
   return p.refuse("weights of shape " + text_of(p.shape(kRecurrentWeightIh)) + " leave no inputs or no units");
 }
 
+/// Returns whether both matrices are whole numbers of eight bits, with a scale for each unit beside them, and the
+/// kernels multiply such.
+bool fit_bytes(const Preparation& p, const Layer& layer) {
+  constexpr Index most = 1 << 15;  // sums of so many products fit 32 bits
+  if (p.kernels().multiply_bytes == nullptr || std::max(layer.input, layer.hidden) > most) return false;
+  return std::ranges::all_of(std::array{kRecurrentWeightIh, kRecurrentWeightHh}, [&](std::size_t read) {
+    return std::all_of(p.known_floats(read), p.known_floats(read) + p.count(read),
+                       [](float value) { return std::abs(value + 0.5f) < 128 && value == std::nearbyint(value); });
+  });
+}
+
 Status check_sizes(const Preparation& p, Layer& layer) {
   const Index all = layer.units + layer.learnt * layer.hidden, d = layer.directions;
   if (!p.has(kRecurrentWeightHh)) return p.refuse("its recurrent weights are missing");
@@ -262,6 +338,9 @@ Status check_sizes(const Preparation& p, Layer& layer) {
                       text_of(count) + "]");
     (read == behind ? layer.lengths : layer.start) = read;
   }
+  layer.scale = behind + 2;
+  for (const std::size_t read : {behind + 2, behind + 3}) PENSTOCK_TRY(check_weights(p, read, {d, layer.units}));
+  layer.bytes = layer.quantised && fit_bytes(p, layer);
   if (layer.learnt > 0 && !p.has(kRecurrentBiasIh)) return p.refuse("the learnt vectors of its cell are missing");
   return {};
 }
@@ -270,22 +349,25 @@ Status check_sizes(const Preparation& p, Layer& layer) {
 void pack(const Preparation& p, Layer& layer, AlignedVector<float>& packed) {
   const Index panel = p.kernels().panel_columns, units = layer.units, first = layer.first_units();
   const auto room = [&](Index columns, Index inner) {
-    return static_cast<std::size_t>((columns + panel - 1) / panel * panel * inner);
+    return static_cast<std::size_t>(layer.bytes ? p.kernels().byte_panels(inner, columns)
+                                                : (columns + panel - 1) / panel * panel * inner);
   };
   layer.recurrent = room(units, layer.input);
   layer.second = layer.recurrent + room(first, layer.hidden);
   layer.biases = layer.second + room(units - first, layer.hidden);
-  layer.weights = (layer.biases + static_cast<std::size_t>(2 * units + layer.learnt * layer.hidden) + 15) / 16 * 16;
+  layer.scales = layer.biases + static_cast<std::size_t>(2 * units + layer.learnt * layer.hidden);
+  layer.weights = (layer.scales + static_cast<std::size_t>(layer.quantised ? 2 * units : 0) + 15) / 16 * 16;
   packed.assign(layer.weights * static_cast<std::size_t>(layer.directions), 0.0f);
   for (Index direction = 0; direction < layer.directions; ++direction) {
     float* const to = packed.data() + direction * static_cast<Index>(layer.weights);
     const auto pack_rows = [&](std::size_t read, Index inner, Index begin, Index end, std::size_t place) {
+      const float* const from = p.known_floats(read) + (direction * units + begin) * inner;
+      if (layer.bytes) return p.kernels().pack_bytes(inner, end - begin, from, to + place);
       StridedLoop loop;
       loop.add(inner, {end - begin, 1, 0, 0});
       loop.add(end - begin, {1, inner, 0, 0});
       AlignedVector<float> panels;
-      pack_panels(p.known_floats(read) + (direction * units + begin) * inner, inner, end - begin, loop, panel, 1,
-                  panels);
+      pack_panels(from, inner, end - begin, loop, panel, 1, panels);
       std::ranges::copy(panels, to + place);
     };
     pack_rows(kRecurrentWeightIh, layer.input, 0, units, 0);
@@ -299,6 +381,11 @@ void pack(const Preparation& p, Layer& layer, AlignedVector<float>& packed) {
       std::copy_n(from + units, learnt, bias + 2 * units);
     }
     if (p.has(kRecurrentBiasHh)) std::copy_n(p.known_floats(kRecurrentBiasHh) + direction * units, units, bias + units);
+    float* scales = to + layer.scales;
+    for (std::size_t read = layer.scale; layer.quantised && read < layer.scale + 2; ++read, scales += units) {
+      if (p.has(read)) std::copy_n(p.known_floats(read) + direction * units, units, scales);
+      if (!p.has(read)) std::fill_n(scales, units, 1.0f);
+    }
   }
 }
 
@@ -348,7 +435,7 @@ Status prepare_recurrent(Preparation& p) {
   layer->piece = std::clamp<Index>(rows_of_piece / std::max<Index>(rows, 1), 1, std::max<Index>(layer->steps, 1));
   Index spare = rows * (states * hidden + (layer->piece + 1) * layer->units);
   if (layer->cell.run_first != nullptr) spare += rows * (1 + layer->cell.first) * hidden;
-  if (layer->quantised) spare += rows * hidden;
+  if (layer->quantised) spare += layer->rounding();
   p.run(&run_recurrent, static_cast<std::size_t>(spare) * sizeof(float));
   pack(p, *layer, p.step.packed.own());
   return {};

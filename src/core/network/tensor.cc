@@ -130,9 +130,27 @@ void set_real(Type type, std::byte* data, Index i, double value) {
   set_integer(type, data, i, to_integer(value));
 }
 
+namespace {
+
+/// For the types that quantised networks convert most.
+template <class From>
+void to_floats(const std::byte* x, std::byte* y, Index n) {
+  for (Index i = 0; i < n; ++i) store(y, i, static_cast<float>(load<From>(x, i)));
+}
+
+}  // namespace
+
 void convert(Type from, const std::byte* x, Type to, std::byte* y, Index n) {
   if (from == to) {
     std::memcpy(y, x, static_cast<std::size_t>(n) * size_of(to));
+  } else if (to == Type::f32 && from == Type::u8) {
+    to_floats<std::uint8_t>(x, y, n);
+  } else if (to == Type::f32 && from == Type::i8) {
+    to_floats<std::int8_t>(x, y, n);
+  } else if (to == Type::f32 && from == Type::i32) {
+    to_floats<std::int32_t>(x, y, n);
+  } else if (to == Type::i32 && from == Type::f32) {
+    for (Index i = 0; i < n; ++i) store(y, i, static_cast<std::int32_t>(to_integer(load<float>(x, i))));
   } else if (is_real(from)) {
     for (Index i = 0; i < n; ++i) set_real(to, y, i, real_at(from, x, i));
   } else {

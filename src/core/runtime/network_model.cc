@@ -7,6 +7,7 @@
 
 #include "network/cell.h"
 #include "network/input_shapes.h"
+#include "network/kernels.h"
 #include "network/network.h"
 #include "network/network_reader.h"
 #include "network/status.h"
@@ -180,6 +181,8 @@ void NetworkSession::step(const float* features, std::int32_t /*token*/, float* 
 }  // namespace penstock::runtime
 
 namespace penstock::network {
+
+void FillBytes(Kernels& /*kernels*/) {}
 
 Status read_custom_cell(std::string_view json, std::shared_ptr<const custom::DerivedCell>& cell) {
   runtime::Failure failure("its cell");

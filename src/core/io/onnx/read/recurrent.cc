@@ -154,9 +154,8 @@ int gather(Draft& draft, const Layer& layer, int value, std::span<const Index> b
   return draft.apply("Gather", {value, draft.integers(rows)}, {{.name = "axis", .integers = {1}}});
 }
 
-/// (q - zero) scale, for q [directions, inputs, gates], with the last two axes exchanged.
-int dequantised(Draft& draft, const Layer& layer, std::size_t weights, std::size_t scale, std::size_t zero) {
-  if (!draft.has(scale)) draft.refuse(ErrorCode::bad_input, "input {} is missing", scale);
+/// q - zero, for q [directions, inputs, gates], with the last two axes exchanged.
+int whole_numbers(Draft& draft, const Layer& layer, std::size_t weights, std::size_t zero) {
   const network::Attribute to_float{.name = "to", .integers = {kFloat}};
   const auto spread = [&](std::size_t read) {  // [directions] or [directions, gates]
     return draft.apply("Reshape", {draft.read(read), draft.integers({layer.directions, 1, -1})});
@@ -165,23 +164,25 @@ int dequantised(Draft& draft, const Layer& layer, std::size_t weights, std::size
   if (draft.has(zero)) {
     value = draft.apply("Sub", {value, draft.apply("Cast", {spread(zero)}, {to_float})});
   }
-  value = draft.apply("Mul", {value, spread(scale)});
   return draft.apply("Transpose", {value}, {{.name = "perm", .integers = {0, 2, 1}}});
+}
+
+/// Scales [directions] or [directions, gates], for each gate.
+int scales_of(Draft& draft, const Layer& layer, std::size_t read) {
+  if (!draft.has(read)) draft.refuse(ErrorCode::bad_input, "input {} is missing", read);
+  const int each = draft.apply("Reshape", {draft.read(read), draft.integers({layer.directions, -1})});
+  const Index units = layer.op.gates * layer.hidden;
+  return gather(draft, layer, draft.apply("Expand", {each, draft.integers({layer.directions, units})}), layer.order);
 }
 
 /// Reads of a Recurrent node.
 std::vector<int> recurrent_reads(Draft& draft, const Layer& layer) {
   const Index directions = layer.directions, hidden = layer.hidden, units = layer.op.gates * hidden;
-  int w = layer.quantised ? dequantised(draft, layer, kW, kScaleW, kZeroW) : draft.read(kW);
-  int r = layer.quantised ? dequantised(draft, layer, kR, kScaleR, kZeroR) : draft.read(kR);
+  int w = layer.quantised ? whole_numbers(draft, layer, kW, kZeroW) : draft.read(kW);
+  int r = layer.quantised ? whole_numbers(draft, layer, kR, kZeroR) : draft.read(kR);
   w = require_extents(draft, "W", w, {directions, units});
   r = require_extents(draft, "R", r, {directions, units, hidden});
   int x = draft.read(kX), bias_ih = -1, bias_hh = -1;
-  if (layer.quantised) {
-    const int bytes = draft.value(), scale = draft.value(), zero = draft.value();
-    draft.add("DynamicQuantizeLinear", {x}, {bytes, scale, zero});
-    x = draft.apply("DequantizeLinear", {bytes, scale, zero});
-  }
   if (layer.batch_first) x = draft.apply("Transpose", {x}, {{.name = "perm", .integers = {1, 0, 2}}});
   if (draft.has(kB)) {
     const int b = require_extents(draft, "B", draft.read(kB), {directions, 2 * units});
@@ -205,7 +206,11 @@ std::vector<int> recurrent_reads(Draft& draft, const Layer& layer) {
     }
     reads.push_back(first);
   }
-  if (draft.has(kLengths)) reads.push_back(draft.read(kLengths));
+  if (draft.has(kLengths) || layer.quantised) reads.push_back(draft.read(kLengths));
+  if (layer.quantised) {
+    for (const int read : {-1, scales_of(draft, layer, kScaleW), scales_of(draft, layer, kScaleR)})
+      reads.push_back(read);
+  }
   return reads;
 }
 

@@ -1,0 +1,140 @@
+// Products of bytes, where a chip makes them faster than those of floats. The C runtime has none: its products of
+// floats have the same results, as long as the sums are integers that floats hold.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "network/byte_kernels.cc"
+
+#include "backend/cpu/instruction_sets.h"
+#include "backend/cpu/kernels.h"
+#include "network/kernels.h"
+
+#include "backend/cpu/every_target.inl"
+
+#undef PENSTOCK_INT8_DOT
+#define PENSTOCK_INT8_DOT 1
+#include "backend/cpu/int8_begin.inl"
+
+namespace penstock::cpu::HWY_NAMESPACE {
+
+#if PENSTOCK_INT8_PRODUCTS || HWY_TARGET == HWY_AVX2
+
+namespace {
+
+#include "backend/cpu/dense/panel_packing.inl"
+
+#include "backend/cpu/dense/panel_int8.inl"
+
+using network::ByteProduct;
+
+constexpr int kVectors = 4;
+constexpr Index kWidth = kVectors * Simd::lanes;
+/// Rows whose sums fit registers.
+constexpr int kMostRows = HWY_TARGET == HWY_AVX2 ? 2 : 4;
+
+/// Quads of a panel, the last of which is the sum of each column.
+Index QuadsOf(Index inner) { return (inner + 3) / 4 + 1; }
+
+Index BytePanels(Index inner, Index columns) { return (columns + kWidth - 1) / kWidth * kWidth * QuadsOf(inner); }
+
+void PackBytes(Index inner, Index columns, const float* weights, float* to) {
+  std::int8_t quad[4];
+  for (Index first = 0; first < columns; first += kWidth) {
+    std::int32_t sums[kWidth] = {};
+    for (Index k = 0; k < inner; k += 4) {
+      for (Index at = 0; at < kWidth; ++at) {
+        for (Index i = 0; i < 4; ++i) {
+          const bool there = k + i < inner && first + at < columns;
+          const int value = there ? static_cast<int>(weights[(first + at) * inner + k + i]) : 0;
+          quad[i] = std::bit_cast<std::int8_t>(static_cast<std::uint8_t>(value + kInt8Offset));
+          sums[at] += value;
+        }
+        std::memcpy(to++, quad, sizeof(quad));
+      }
+    }
+    std::memcpy(to, sums, sizeof(sums));
+    to += kWidth;
+  }
+}
+
+template <int rows>
+HWY_NOINLINE void MultiplyByteTile(const ByteProduct& job, Index row, Index column) {
+  const Index quads = QuadsOf(job.inner) - 1;
+  const auto* from = reinterpret_cast<const Int8Weight*>(job.panels + column * (quads + 1));
+  const std::int8_t* const a = job.a + row * job.a_stride;
+  Accumulator sum[rows][kVectors];
+  for (int m = 0; m < rows; ++m) {
+    for (int v = 0; v < kVectors; ++v) sum[m][v] = ZeroSums();
+  }
+  for (Index q = 0; q < quads; ++q, from += 4 * kWidth) {
+    WeightQuads w[kVectors];
+    for (int v = 0; v < kVectors; ++v) w[v] = LoadQuads(from + 4 * v * Simd::lanes);
+    for (int m = 0; m < rows; ++m) {
+      const InputQuad x = LoadQuad(a + m * job.a_stride + 4 * q);
+      for (int v = 0; v < kVectors; ++v) sum[m][v] = AccumulatorOf(AddQuads(x, w[v], SumsOf(sum[m][v])));
+    }
+  }
+  const hn::RebindToSigned<Simd::Tag> di;
+  const auto* const of_columns = reinterpret_cast<const std::int32_t*>(from);
+  for (int v = 0; v < kVectors; ++v) {
+    const Index at = column + v * Simd::lanes, count = std::min<Index>(Simd::lanes, job.columns - at);
+    if (count <= 0) return;
+    const Simd scale = Simd(job.scale) * Lanes<float>::load(job.column_scale + at, count);
+    const Simd bias = Lanes<float>::load(job.column_bias + at, count);
+    const Sums32 shift = hn::Mul(hn::LoadU(di, of_columns + v * Simd::lanes), hn::Set(di, job.shift));
+    for (int m = 0; m < rows; ++m) {
+      const Sums32 offset = hn::Set(di, kInt8Offset * job.a_sums[row + m]);
+      const Sums32 total = hn::Add(SumsOf(sum[m][v]), hn::Sub(shift, offset));
+      Lanes<float>::store(bias + Simd(hn::ConvertTo(Simd::Tag(), total)) * scale, job.c + (row + m) * job.c_stride + at,
+                          count);
+    }
+  }
+}
+
+template <int rows = kMostRows>
+HWY_INLINE void MultiplyByteRows(const ByteProduct& job, Index row, Index column) {
+  if constexpr (rows == 1) {
+    MultiplyByteTile<1>(job, row, column);
+  } else {
+    if (job.rows - row >= rows) return MultiplyByteTile<rows>(job, row, column);
+    MultiplyByteRows<rows - 1>(job, row, column);
+  }
+}
+
+void MultiplyBytes(const ByteProduct& job) {
+  for (Index column = 0; column < job.columns; column += kWidth) {
+    for (Index row = 0; row < job.rows; row += kMostRows) MultiplyByteRows(job, row, column);
+  }
+}
+
+}  // namespace
+
+void FillByteKernels(network::Kernels& kernels) {
+  if (PENSTOCK_INT8_PRODUCTS && !has_int8_products()) return;
+  kernels.byte_panels = &BytePanels;
+  kernels.pack_bytes = &PackBytes;
+  kernels.multiply_bytes = &MultiplyBytes;
+}
+
+#else
+
+void FillByteKernels(network::Kernels&) {}
+
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillByteKernels);
+
+void FillByteKernelsInUse(network::Kernels& kernels) { HWY_DYNAMIC_DISPATCH(FillByteKernels)(kernels); }
+
+}  // namespace penstock::cpu
+
+namespace penstock::network {
+
+void FillBytes(Kernels& kernels) { cpu::FillByteKernelsInUse(kernels); }
+
+}  // namespace penstock::network
+#endif  // HWY_ONCE
