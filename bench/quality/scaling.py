@@ -10,15 +10,22 @@ part of twice the width and a residual. Recurrent layers have the causal convolu
 state.
 
 Tuned: the learning rate, for each model and size, by runs of an eighth of the bytes. Factors of two are tried until the
-best rate has a worse one on both sides. Not tuned: AdamW's other settings, the batch, the shape of the models and the
-initial weights. The rate is constant after a start of 2 % of the steps. What is scored is an average of the weights
-over the last sixteenth of the steps so far, so every point of a run stands for a run that ends there.
+best rate has a worse one on both sides, beginning with the best of the next smaller size. Not tuned: AdamW's other
+settings, the batch, the shape of the models and the initial weights. The rate is constant after a start of 2 % of the
+steps. What is scored is an average of the weights over the last sixteenth of the steps so far, so every point of a run
+stands for a run that ends there.
+
+Time is that of training steps of one run alone on the device, without scores and without the first steps, which choose
+kernels. With --graph the GPU replays a step as one CUDA graph, so the time of small models is not that of Python.
 
 The record has a line for each run. A run that stands in it is not repeated, so `run` continues where it was stopped, if
 need be after --seconds.
 """
 
 import argparse
+import contextlib
+import copy
+import functools
 import itertools
 import json
 import math
@@ -99,8 +106,10 @@ class Transformer(nn.Module):
         return self.head(self.norm(x)), None
 
 
-def make_model(name, size):
-    """Returns a model whose blocks have about the number of parameters of SIZES."""
+@functools.cache
+def first_model(name, size):
+    """Returns a model whose blocks have about the number of parameters of SIZES, with its initial weights."""
+    torch.manual_seed(0)
     parameters, width = SIZES[size]
     per_block, heads = MODELS[name]
     blocks = max(1, round(parameters / (per_block * width**2)))
@@ -141,10 +150,12 @@ class Run:
         matrices = [p for p in model.parameters() if p.dim() > 1]
         others = [p for p in model.parameters() if p.dim() <= 1]
         groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-        self._optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), fused=text.is_cuda)
+        self._lr = torch.tensor(rate, device=text.device) if given.graph else rate
+        self._optimizer = torch.optim.AdamW(groups, self._lr, (0.9, 0.95), fused=text.is_cuda, capturable=given.graph)
         self._parameters = matrices + others
         self._average = [p.detach().clone() for p in self._parameters]
         self._random = torch.Generator().manual_seed(1)
+        self._graph, self._graph_window = None, None
         self.step, self.seconds = 0, 0.0
 
     def go_to(self, step):
@@ -166,14 +177,34 @@ class Run:
         index = starts.to(self._text.device, non_blocking=True) + torch.arange(length + 1, device=self._text.device)
         return self._text[index].long()
 
-    def _train(self):
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._rate * min(1.0, (self.step + 1) / (0.02 * self._steps))
-        loss = bits(self.model, self._window(), self._given) * math.log(2)
+    def record(self):
+        """Records a step as a CUDA graph, which the steps that follow replay. A few steps have been taken before."""
+        self._graph, self._graph_window = torch.cuda.CUDAGraph(), self._window()
+        self._wait()
+        with torch.cuda.graph(self._graph):
+            self._update(self._graph_window)
+
+    def _update(self, window):
+        loss = bits(self.model, window, self._given) * math.log(2)
         loss.backward()
         nn.utils.clip_grad_norm_(self._parameters, 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad()
+
+    def _set_rate(self, rate):
+        if self._given.graph:
+            self._lr.fill_(rate)
+        else:
+            for group in self._optimizer.param_groups:
+                group["lr"] = rate
+
+    def _train(self):
+        self._set_rate(self._rate * min(1.0, (self.step + 1) / (0.02 * self._steps)))
+        if self._graph is None:
+            self._update(self._window())
+        else:
+            self._graph_window.copy_(self._window())
+            self._graph.replay()
         self.step += 1
         # The weight of a step's weights grows with its 16th power, so the average is over the last sixteenth.
         with torch.no_grad():
@@ -206,17 +237,19 @@ def bits(model, window, given):
 
 def measure(name, size, rate, total, points, texts, given):
     """Returns the line of the record for one run, with scores at so many points, each 1.41 times as far."""
-    torch.manual_seed(0)
-    model = make_model(name, size)
+    model = copy.deepcopy(first_model(name, size))
     run = Run(model, texts["train"], given, rate, total)
     line = {"model": name, "size": size, "rate": rate, "bytes": total, "batch": given.batch, "length": given.length,
             "parameters": sum(p.numel() for p in model.parameters()), "blocks": len(model.blocks),
             "operations": operations(model, name, given.length), "device": device_name(texts["train"]),
-            "torch": torch.__version__, "compiled": given.compile, "points": []}  # fmt: skip
-    run.go_to(2)  # kernels are compiled and chosen
+            "torch": torch.__version__, "compiled": given.compile, "graph": given.graph, "points": []}  # fmt: skip
+    with torch.cuda.stream(torch.cuda.Stream()) if given.graph else contextlib.nullcontext():
+        run.go_to(3)  # kernels are compiled and chosen
+    if given.graph:
+        run.record()
     run.seconds = 0.0
     for point in reversed(range(points)):
-        run.go_to(max(3, round(run._steps / 2 ** (point / 2))))
+        run.go_to(max(4, round(run._steps / 2 ** (point / 2))))
         score = run.score(texts["held_out"])
         line["points"].append({"bytes": run.bytes, "seconds": round(run.seconds, 3), "bits": round(score, 4)})
         if not math.isfinite(score):
@@ -243,7 +276,8 @@ def run_all(given):
     began = time.monotonic()
 
     def find_or_measure(name, size, rate, total, points):
-        what = {"model": name, "size": size, "rate": rate, "bytes": total, "device": device_name(texts["train"])}
+        what = {"model": name, "size": size, "rate": rate, "bytes": total, "batch": given.batch,
+                "length": given.length, "graph": given.graph, "device": device_name(texts["train"])}  # fmt: skip
         for line in read_record(given.record):
             if all(line[key] == value for key, value in what.items()):
                 return line
@@ -256,14 +290,26 @@ def run_all(given):
         return line
 
     for size, name in itertools.product(given.sizes, given.models):
-        rate = best_rate(size, lambda rate: last_bits(find_or_measure(name, size, rate, given.bytes // 8, 1)))
+        begin = begin_power(name, size, whole_runs(read_record(given.record)))
+        rate = best_rate(size, lambda rate: last_bits(find_or_measure(name, size, rate, given.bytes // 8, 1)), begin)
         find_or_measure(name, size, rate, given.bytes, given.points)
 
 
-def best_rate(size, score):
+def first_rate(size):
+    return RATE * math.sqrt(128 / SIZES[size][1])
+
+
+def begin_power(name, size, runs):
+    """Returns by which power of two the best rate of the next smaller size differs from its first_rate(), or 0."""
+    sizes = list(SIZES)
+    smaller = [runs[of, name]["rate"] / first_rate(of) for of in sizes[: sizes.index(size)] if (of, name) in runs]
+    return round(math.log2(smaller[-1])) if smaller else 0
+
+
+def best_rate(size, score, begin=0):
     """Returns the rate with the lowest score, with a worse one a factor of two away on both sides."""
-    first = RATE * math.sqrt(128 / SIZES[size][1])
-    scores = {0: score(first)}  # by powers of two
+    first = first_rate(size)
+    scores = {begin: score(first * 2.0**begin)}  # by powers of two
     while len(scores) < MOST_RATES:
         best = min(scores, key=scores.get)
         missing = [power for power in (best - 1, best + 1) if power not in scores]
@@ -274,22 +320,27 @@ def best_rate(size, score):
 
 
 def whole_runs(record):
-    """Returns the runs over all bytes by size and model."""
-    most = max(line["bytes"] for line in record)
-    return {(line["size"], line["model"]): line for line in record if line["bytes"] == most}
+    """Returns the runs over the most bytes of a size, by size and model."""
+    most = {}
+    for line in record:
+        most[line["size"]] = max(line["bytes"], most.get(line["size"], 0))
+    return {(line["size"], line["model"]): line for line in record if line["bytes"] == most[line["size"]]}
 
 
-def bits_at(line, seconds):
-    """Returns the bits after so many seconds of training, between the points in logarithms of time."""
-    points = line["points"]
-    times = [math.log(p["seconds"]) for p in points]
-    return float(np.interp(math.log(seconds), times, [p["bits"] for p in points]))
+def bits_at(line, key, value):
+    """Returns the bits after so many seconds or bytes of training, between the points in logarithms."""
+    places = [math.log(p[key]) for p in line["points"]]
+    return float(np.interp(math.log(value), places, [p["bits"] for p in line["points"]]))
 
 
 def show(given):
     runs = whole_runs(read_record(given.record))
-    print("| size | model | parameters | rate | bits, equal bytes | seconds | bits, equal time | bytes a second |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    if not runs:
+        raise SystemExit(f"{given.record} has no runs")
+    shared = min(line["points"][-1]["bytes"] for line in runs.values())
+    columns = ["size", "model", "parameters", "rate", "MB", "bits", f"bits, {shared / 1e6:.0f} MB", "seconds",
+               "bits, equal time", "MB a second"]  # fmt: skip
+    print(f"| {' | '.join(columns)} |\n|---|---|{'---:|' * 8}")
     for size in SIZES:
         lines = [line for (of, _), line in runs.items() if of == size]
         if not lines:
@@ -297,9 +348,11 @@ def show(given):
         least = min(line["points"][-1]["seconds"] for line in lines)
         for line in lines:
             last = line["points"][-1]
-            speed = last["bytes"] / last["seconds"] / 1e3
-            print(f"| {size} | {line['model']} | {line['parameters']:,} | {line['rate']:.1e} | {last['bits']:.3f} "
-                  f"| {last['seconds']:.0f} | {bits_at(line, least):.3f} | {speed:,.0f} k |")  # fmt: skip
+            speed = last["bytes"] / last["seconds"]
+            cells = (size, line["model"], f"{line['parameters']:,}", f"{line['rate']:.1e}",
+                     f"{last['bytes'] / 1e6:.0f}", f"{last['bits']:.3f}", f"{bits_at(line, 'bytes', shared):.3f}",
+                     f"{last['seconds']:.1f}", f"{bits_at(line, 'seconds', least):.3f}", f"{speed / 1e6:.2f}")  # fmt: skip
+            print(f"| {' | '.join(cells)} |")
     if given.picture:
         draw(runs, given.picture)
 
@@ -333,12 +386,13 @@ def main():
     run.add_argument("--sizes", nargs="+", choices=SIZES, default=["1m", "3m", "10m", "30m"])
     run.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     run.add_argument("--bytes", type=int, default=1 << 26, help="to train on")
-    run.add_argument("--batch", type=int, default=32, help="windows of a step")
-    run.add_argument("--length", type=int, default=1024, help="bytes of a window")
+    run.add_argument("--batch", type=int, default=64, help="windows of a step")
+    run.add_argument("--length", type=int, default=512, help="bytes of a window")
     run.add_argument("--points", type=int, default=12, help="scores of a run")
     run.add_argument("--seconds", type=float, default=0, help="begin no run after so long; 0: go on to the end")
     run.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     run.add_argument("--compile", action="store_true", help="torch.compile for each block")
+    run.add_argument("--graph", action="store_true", help="a step as one CUDA graph")
     run.add_argument("--f32", action="store_true", help="no autocast to bfloat16")
     table = commands.add_parser("show", help="print the table of a record, and draw it")
     table.add_argument("--picture", type=pathlib.Path)
