@@ -60,7 +60,7 @@ ROOMS = {
         "product": ["pointwise"],
         "scan": ["memory"],
         "recurrence": ["product", "scan"],
-        "training": ["pointwise"],
+        "training": ["product"],
         "cuda": ["recurrence", "training"],
     },
     "data": {

@@ -3,12 +3,14 @@
 /// The optimisers, losses of regression and schedules of the learning rate: one line each. The values and names in
 /// penstock/train/settings.h, the options of the program, and what CPUs and kernels compile come from these lists.
 
-/// X(value, Rule, title, settings that it alone reads...): the rule is in src/core/base/training/optimizers.h.
+/// X(value, Rule, title, settings that it alone reads...): the rule is in src/core/base/training/optimizers.h. Muon
+/// updates the matrices of blocks by src/core/ops/training/muon.cc, and the rest by its rule.
 #define PENSTOCK_OPTIMIZERS(X)                            \
   X(adamw, AdamW, "AdamW", {"beta1", "beta2", "epsilon"}) \
   X(sgd, Sgd, "SGD", {"momentum"})                        \
   X(lion, Lion, "Lion", {"beta1", "beta2"})               \
-  X(rmsprop, RmsProp, "RMSprop", {"beta2", "epsilon"})
+  X(rmsprop, RmsProp, "RMSprop", {"beta2", "epsilon"})    \
+  X(muon, AdamW, "Muon", {"beta1", "beta2", "epsilon"})
 
 /// X(value, Rule): the rule is in src/core/base/training/losses.h.
 #define PENSTOCK_REGRESSION_LOSSES(X) \

@@ -159,8 +159,9 @@ def train(
             from zeros.
         loss: The loss; the last four are for sound: ``"auto"``, ``"cross_entropy"``, ``"mse"``, ``"mae"``, ``"esr"``,
             ``"esr_dc"``, ``"stft"`` or ``"esr_stft"``. Those of sound judge a whole window and need a CPU.
-        optimizer: The optimiser: ``"adamw"``, ``"sgd"``, ``"lion"`` or ``"rmsprop"``. Lion's best rate is a third to a
-            tenth of AdamW's.
+        optimizer: The optimiser: ``"adamw"``, ``"sgd"``, ``"lion"``, ``"rmsprop"`` or ``"muon"``. Lion's best rate is a
+            third to a tenth of AdamW's. Muon is for the matrices of the blocks, with AdamW for the rest, and needs a CPU,
+            or ``penstock.torch.fit``.
         schedule: The schedule of the learning rate. ``"cosine"``: warm-up, then half a cosine. ``"onecycle"``: PyTorch's
             OneCycleLR, which rises over ``warmup``. ``"plateau"``: warm-up, then halved at the fourth validation by steps
             in a row without a lower loss.

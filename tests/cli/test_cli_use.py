@@ -68,7 +68,7 @@ def test_misuse_of_the_program(arguments, message):
         (["text.txt", "--clip", -1], "--clip must be at least 0, not -1"),
         (["text.txt", "--seed", -1], "--seed must be a whole number from 0, not '-1'"),
         (["text.txt", "--steps", 0], "--steps, --seconds or --epochs must be above 0"),
-        (["text.txt", "--optimizer", "adam"], '--optimizer must be one of adamw, sgd, lion, rmsprop, not "adam"; '
+        (["text.txt", "--optimizer", "adam"], '--optimizer must be one of adamw, sgd, lion, rmsprop, muon, not "adam"; '
          "did you mean 'adamw'?"),
         (["text.txt", "--schedule", "cosin"], '--schedule must be one of cosine, onecycle, plateau, not "cosin"; '
          "did you mean 'cosine'?"),

@@ -46,8 +46,6 @@ def fit(
         model: A :class:`penstock.Model` made for this data.
         data: A dataset of :func:`penstock.open_text`, :func:`penstock.open_series`, :func:`penstock.open_labelled` or
             :func:`penstock.open_labelled_texts`.
-        optimizer: ``"adamw"``, ``"sgd"``, ``"lion"``, ``"rmsprop"`` or ``"muon"``: Muon for the matrices of the blocks,
-            with AdamW for the rest.
         sharding: ``"ddp"``: each rank has the whole model. ``"fsdp"``: each has a part of every weight (FSDP2).
         accumulate: Micro-batches of a step on each rank, one after the other: less memory, the same result.
         compile: True, or the name of a backend: torch.compile for the blocks.

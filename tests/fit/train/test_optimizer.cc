@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "support/run_op.h"
 
@@ -146,6 +149,100 @@ TEST(RmsProp, AsPyTorchHasItButForTheDecay) {
     moment = 0.99 * moment + 0.01 * gradient * gradient;
     value -= 0.01 * gradient / (std::sqrt(moment) + 1e-8);
   });
+}
+
+/// A matrix in doubles.
+struct Doubles {
+  std::size_t rows, columns;
+  std::vector<double> values = std::vector<double>(rows * columns, 0.0);
+
+  double& at(std::size_t r, std::size_t c) { return values[r * columns + c]; }
+  double at(std::size_t r, std::size_t c) const { return values[r * columns + c]; }
+};
+
+Doubles turned(const Doubles& a) {
+  Doubles result{a.columns, a.rows};
+  for (std::size_t r = 0; r < a.rows; ++r) {
+    for (std::size_t c = 0; c < a.columns; ++c) result.at(c, r) = a.at(r, c);
+  }
+  return result;
+}
+
+Doubles product(const Doubles& a, const Doubles& b) {
+  Doubles result{a.rows, b.columns};
+  for (std::size_t r = 0; r < a.rows; ++r) {
+    for (std::size_t c = 0; c < b.columns; ++c) {
+      for (std::size_t k = 0; k < a.columns; ++k) result.at(r, c) += a.at(r, k) * b.at(k, c);
+    }
+  }
+  return result;
+}
+
+/// Jordan's zeropower_via_newtonschulz5(), in doubles.
+Doubles zero_power(Doubles x) {
+  const bool tall = x.rows > x.columns;
+  if (tall) x = turned(x);
+  double squares = 0.0;
+  for (const double value : x.values) squares += value * value;
+  for (double& value : x.values) value /= std::max(std::sqrt(squares), 1e-7);
+  for (int i = 0; i < 5; ++i) {
+    const Doubles gram = product(x, turned(x));
+    Doubles factor = product(gram, gram);
+    for (std::size_t j = 0; j < factor.values.size(); ++j) {
+      factor.values[j] = -4.7750 * gram.values[j] + 2.0315 * factor.values[j];
+    }
+    const Doubles rest = product(factor, x);
+    for (std::size_t j = 0; j < x.values.size(); ++j) x.values[j] = 3.4445 * x.values[j] + rest.values[j];
+  }
+  return tall ? turned(x) : x;
+}
+
+TEST(Muon, AsItsAuthorAndPyTorchHaveItButInFloats) {
+  const std::vector<std::pair<std::size_t, std::size_t>> shapes = {{3, 5}, {7, 4}, {4, 4}, {1, 6}};
+  std::vector<ops::StoredMatrix> matrices;
+  std::vector<Doubles> expected, momenta;
+  Index size = 0;
+  for (const auto& [rows, columns] : shapes) {
+    matrices.push_back({size, static_cast<Index>(rows), static_cast<Index>(columns), expected.size() != 1});
+    size += matrices.back().rows * matrices.back().columns;
+    expected.push_back({rows, columns});
+    momenta.push_back({rows, columns});
+    for (std::size_t j = 0; j < rows * columns; ++j) expected.back().values[j] = std::cos(static_cast<double>(j));
+  }
+  std::vector<float> values, momentum(static_cast<std::size_t>(size), 0.0f), gradients(momentum);
+  for (const Doubles& each : expected) values.insert(values.end(), each.values.begin(), each.values.end());
+  StepState state = ops::first_step_state(1.0f);
+  state.apply = 1;
+  state.gradient_factor = 0.5f;
+  state.learning_rate = 0.01;
+  state.decay_factor = 1.0f - 0.01f * 0.1f;
+  for (int step = 0; step < 100; ++step) {
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      gradients[i] = std::sin(3.0f * static_cast<float>(step) + static_cast<float>(i * i));
+    }
+    test::run_op(ops::muon(matrices), {}, {},
+                 {gradients.data(), &state, values.data(), momentum.data(), values.data(), momentum.data()});
+    for (std::size_t m = 0; m < expected.size(); ++m) {
+      Doubles update = expected[m];
+      for (std::size_t j = 0; j < update.values.size(); ++j) {
+        const double gradient = 0.5 * static_cast<double>(gradients[static_cast<std::size_t>(matrices[m].offset) + j]);
+        momenta[m].values[j] += 0.05 * (gradient - momenta[m].values[j]);
+        update.values[j] = gradient + 0.95 * (momenta[m].values[j] - gradient);
+      }
+      update = zero_power(update);
+      const double rate = 0.01 * 0.2 * std::sqrt(static_cast<double>(std::max(update.rows, update.columns)));
+      for (std::size_t j = 0; j < update.values.size(); ++j) {
+        double& value = expected[m].values[j];
+        value = value * (matrices[m].decay ? static_cast<double>(state.decay_factor) : 1.0) - rate * update.values[j];
+      }
+    }
+  }
+  for (std::size_t m = 0; m < expected.size(); ++m) {
+    for (std::size_t j = 0; j < expected[m].values.size(); ++j) {
+      const float got = values[static_cast<std::size_t>(matrices[m].offset) + j];
+      EXPECT_NEAR(got, expected[m].values[j], 1e-6) << m << ", " << j;
+    }
+  }
 }
 
 TEST(Optimizer, GapsBetweenTensorsStayZero) {

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-#: The optimisers of penstock.torch.fit, and the settings of penstock.train that they read.
-NAMES = ("adamw", "sgd", "lion", "rmsprop", "muon")
-
 
 class Lion(torch.optim.Optimizer):
     """Lion of Chen et al. 2023 (arXiv 2302.06675, algorithm 2): the sign of an average of gradients.

@@ -8,7 +8,6 @@ import types
 from ... import _core
 from ...errors import InvalidArgument, Unsupported
 from ...training import train
-from . import optimizers
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from ...models import Model
 
 #: Arguments of penstock.train that are not for the library.
-_OWN = ("optimizer", "checkpoint", "resume", "metrics", "device", "precision", "callback", "progress", "model", "data")
+_OWN = ("checkpoint", "resume", "metrics", "device", "precision", "callback", "progress", "model", "data")
 #: Arguments that the library completes.
 _COMPLETED = ("steps", "seconds", "epochs", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip", "average",
-              "rollbacks", "carry_state", "loss", "schedule", "validate_every", "validate_steps", "patience", "keep_best",
-              "log_every", "checkpoint_every", "seed", "threads", "filters")  # fmt: skip
+              "rollbacks", "carry_state", "loss", "optimizer", "schedule", "validate_every", "validate_steps", "patience",
+              "keep_best", "log_every", "checkpoint_every", "seed", "threads", "filters")  # fmt: skip
 #: What to use instead of others, which are refused.
 _REMEDIES = {"seeds": "train each seed by itself, or an ensemble with penstock.train",
              "tensorboard": "metrics= writes the measurements; penstock.train writes events for TensorBoard"}  # fmt: skip
@@ -42,9 +41,9 @@ def resolve(model: Model, data: Dataset, said: Mapping[str, Any], device: str) -
             raise Unsupported(f"penstock.torch.fit has no {name}={said[name]!r}: {remedy}")
     _check_names(said)
     request = {name: said[name] for name in _COMPLETED if said[name] is not None}
-    request |= {"optimizer": "adamw" if said["optimizer"] == "muon" else said["optimizer"], "continues": model._continues}
+    request |= {"continues": model._continues}
     request["device"] = "cuda:0" if device == "cuda" else "cpu"
-    options = {**said, **_core.complete_fit(data._dataset, request), "optimizer": said["optimizer"]}
+    options = {**said, **_core.complete_fit(data._dataset, request)}
     if options.pop("filters_alone"):
         raise Unsupported(
             "too few sequences are held out to say what layers add, so the filters stand alone: filters=False trains layers"
@@ -58,8 +57,6 @@ def resolve(model: Model, data: Dataset, said: Mapping[str, Any], device: str) -
 
 
 def _check_names(said):
-    if said["optimizer"] not in optimizers.NAMES:
-        raise InvalidArgument(f"optimizer must be one of {', '.join(optimizers.NAMES)}, not {said['optimizer']!r}")
     for name in ("accumulate", "checkpoints"):
         if not isinstance(said[name], int) or said[name] < 1:
             raise InvalidArgument(f"{name} must be a whole number of at least 1, not {said[name]!r}")

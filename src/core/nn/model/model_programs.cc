@@ -78,6 +78,11 @@ ops::SquareRanges end_blocks(const ParameterLayout& layout) {
   return ranges;
 }
 
+/// Returns whether Muon updates a parameter: a matrix between layers, not the first or the last one.
+bool is_hidden_matrix(const ParameterEntry& entry) {
+  return entry.block >= 0 && entry.shape.size() == 2 && entry.decay;
+}
+
 void add_update(GraphBuilder& builder, const TrainingShape& training, const StepValues& step) {
   const Index size = builder.layout().size();
   const DType master = builder.target().master();
@@ -85,8 +90,16 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
     return builder.external(name, home, Extent::fixed, size, master);
   };
   ops::OptimizerShape optimizer = training.optimizer;
+  ops::OptimizerShape average;
+  average.kind = OptimizerKind::average;
+  std::vector<ops::StoredMatrix> by_muon;
   for (const ParameterEntry& entry : builder.layout().entries()) {
-    optimizer.tensors.push_back({entry.offset, entry.size, entry.decay});
+    average.tensors.push_back({entry.offset, entry.size, entry.decay});
+    if (optimizer.kind == OptimizerKind::muon && is_hidden_matrix(entry)) {
+      by_muon.push_back({entry.offset, entry.shape[0], entry.shape[1], entry.decay});
+    } else {
+      optimizer.tensors.push_back(average.tensors.back());
+    }
   }
   const ValueId gradients = store("gradients", Home::gradients), values = store("weights", Home::values);
   const ValueId first = store("first_moments", Home::first_moments);
@@ -95,10 +108,12 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
   builder.node(ops::decide(training.rules), {step.state}, {step.state}, Phase::update);
   builder.node(ops::optimizer(optimizer), {gradients, step.state, values, first, second},
                {values, first, second, builder.casts()}, Phase::update);
+  if (!by_muon.empty()) {
+    builder.node(ops::muon(by_muon), {gradients, step.state, values, first}, {values, first}, Phase::update);
+  }
   if (training.rules.average > 0.0) {
-    optimizer.kind = OptimizerKind::average;
     const ValueId averages = store("averages", Home::averages);
-    builder.node(ops::optimizer(optimizer), {gradients, step.state, values, averages, ValueId{}},
+    builder.node(ops::optimizer(average), {gradients, step.state, values, averages, ValueId{}},
                  {values, averages, ValueId{}, builder.casts()}, Phase::update);
   }
   if (builder.state_size() == 0) return;

@@ -34,6 +34,12 @@ struct StoredTensor {
   bool decay = false;
 };
 
+/// A matrix of the flat store.
+struct StoredMatrix {
+  Index offset = 0, rows = 0, columns = 0;
+  bool decay = false;
+};
+
 /// The rules are those of base/training/optimizers.h. Decay multiplies the weights by 1 - learning rate *
 /// weight decay and stays out of the moments.
 struct OptimizerShape {
@@ -56,6 +62,7 @@ struct SumSquaresOperand { enum : int { gradients, state }; };
 struct DecideOperand { enum : int { state_in, state }; };
 struct OptimizerOperand { enum : int { gradients, state, values_in, first_in, second_in,
                                        values, first, second, copy }; };
+struct MuonOperand { enum : int { gradients, state, values_in, momentum_in, values, momentum }; };
 struct KeepStateOperand { enum : int { from, state, to }; };
 // clang-format on
 
@@ -74,6 +81,8 @@ Op decide(const StepRules& rules);
 /// Updates values, first moments and second moments (absent for a rule with one moment), in place, and writes a copy of
 /// the values in the type of activations where that is another (else absent).
 Op optimizer(const OptimizerShape& shape);
+/// Updates matrices and their momentum in place by Muon. CPUs only.
+Op muon(const std::vector<StoredMatrix>& matrices);
 /// Copies from [B, width], but only if the step was sound: the state that carries a sequence moves on.
 Op keep_state(Index width);
 
