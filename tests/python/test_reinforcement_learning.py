@@ -287,6 +287,8 @@ def test_wrong_row_offsets(offsets, most, message):
         ({"reset_to": torch.zeros(1, 9)}, {}, RuntimeError, r"reset_to must be .* = \[1, 8\] or \[1, 3, 8\] or \[1, 3, 6, 8\], not \[1, 9\]"),
         ({"reset_to": torch.zeros(1, 8, device="meta")}, {}, RuntimeError, "reset_to must be on cpu, not on meta"),
         ({"reset_to": torch.zeros(1, 8).double()}, {}, RuntimeError, "reset_to must be of the input's dtype torch.float32, not torch.float64"),
+        ({"reset_to": np.zeros((1, 8))}, {}, TypeError, "reset_to must be a tensor or a tuple of tensors, not of ndarray"),
+        ({"reset_to": [0.0]}, {}, TypeError, "reset_to must be a tensor or a tuple of tensors, not of float"),
         ({"reset_to": (torch.zeros(1, 8),) * 2}, {}, RuntimeError, "reset_to must hold the 1 states of GRU, not 2"),
     ],
 )  # fmt: skip

@@ -181,6 +181,9 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
         states = (hx,) if isinstance(hx, torch.Tensor) else tuple(hx)
         if len(states) != count or (isinstance(hx, torch.Tensor) and count > 1):
             raise RuntimeError(f"{name} must hold the {count} states of {type(self).__name__}, not {len(states)}")
+        for state in states:
+            if not isinstance(state, torch.Tensor):
+                raise TypeError(f"{name} must be a tensor or a tuple of tensors, not of {type(state).__name__}")
         return states
 
     def _layer_alone(self, i):
