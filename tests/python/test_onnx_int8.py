@@ -115,6 +115,20 @@ def test_onnxruntime_rounds_as_much(folder, tmp_path, kind, spec):
         assert np.array_equal(whole_numbers(stored), whole_numbers(read_file(path)[0].values()))
 
 
+def test_filters_of_labelled_sequences(folder, tmp_path):
+    data = open_data(folder, "labelled")
+    model = penstock.Model(data, cell="minlstm", width=12, blocks=1)
+    model.add_filters(data, seed=1, threads=1)
+    made, report = penstock.quantize(model, folder / "labelled")
+    assert "filters.0.combine" in {layer["name"] for layer in report["layers"] if layer["int8"]}
+    made.save_onnx(tmp_path / "m.onnx", normalised=True)
+    inputs = np.random.default_rng(1).standard_normal((3, 40, model.data["input_size"])).astype(np.float32)
+    expected, exact = made.forward(inputs)[0], changed(made, tmp_path / "m.safetensors", take_floats).forward(inputs)[0]
+    noise = rms(expected - exact)
+    assert 1e-4 * rms(exact) < noise < 0.05 * rms(exact)
+    assert rms(run(tmp_path / "m.onnx", inputs).reshape(expected.shape) - expected) <= 0.5 * noise
+
+
 def test_the_batch_of_other_rows_does_not_count(folder, tmp_path):
     """This holds for all layers but LSTM: onnxruntime rounds all rows of those by one scale."""
     model = penstock.Model(open_data(folder, "text"), cell="mingru", width=24, blocks=1)

@@ -277,7 +277,7 @@ void RecurrentBuilder::filter_branch(Place outputs) {
   for (Index bank = 0; bank < 2 * of_.dilations && failure_.status() == PENSTOCK_OK; ++bank) {
     const std::string name = "filters." + std::to_string(bank);
     const Place delayed = convolution(name + ".delay", spread, channels, nn::span_of(bank));
-    const Place gates = linear(name + ".combine", delayed, channels, 2 * filters);
+    const Place gates = linear(name + ".combine", delayed, channels, 2 * filters, true);
     const Place of_bank = linear(name + ".evidence", silu_gate(gates, filters), filters, classes + 1);
     if (evidence >= 0) add({.kind = Instruction::Kind::add, .n = classes + 1, .x = of_bank, .y = evidence});
     if (evidence < 0) evidence = of_bank;

@@ -150,17 +150,18 @@ TEST_P(EveryCell, OfManyHeads) {
   }
 }
 
+void quantised(Model& model) {
+  fill_fitted(model);
+  const std::vector<std::string> layers = int8_layers(model);
+  Model whole = model.with_int8(layers), heads = model.with_int8({layers.end() - 1, layers.end()});
+  for (const Model* const each : {&whole, &heads}) {
+    const TemporaryFolder folder;
+    each->save(folder.path("model.safetensors"));
+    expect_same_bits(*each, folder.path("model.safetensors"));
+  }
+}
+
 TEST_P(EveryCell, WithWeightsOfInt8) {
-  const auto quantised = [](Model& model) {
-    fill_fitted(model);
-    const std::vector<std::string> layers = int8_layers(model);
-    Model whole = model.with_int8(layers), heads = model.with_int8({layers.end() - 1, layers.end()});
-    for (const Model* const each : {&whole, &heads}) {
-      const TemporaryFolder folder;
-      each->save(folder.path("model.safetensors"));
-      expect_same_bits(*each, folder.path("model.safetensors"));
-    }
-  };
   for (const Index heads : {1, 2, 5}) {
     Model text(full_spec(GetParam(), heads), text_data(), 7);
     quantised(text);
@@ -229,6 +230,7 @@ TEST(RuntimeModels, Filters) {
           {.cell = "lstm", .width = 9, .blocks = blocks, .branch = closed_form_branch({.filters = 22, .dilations = 4})},
           label_data(inputs), 7);
       expect_same_bits(model);
+      quantised(model);
     }
   }
 }

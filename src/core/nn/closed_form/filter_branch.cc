@@ -25,7 +25,8 @@ ValueId add_bank(GraphBuilder& builder, Index filters, Index bank, ValueId sprea
   const std::string name = filter_prefix(bank);
   const ValueId delayed = builder.fixed_convolution(name + ".delay", spread, span_of(bank));
   const bool sums = wanted == FilterValues::sums;
-  const ValueId gates = builder.fixed_linear(name + ".combine", delayed, 2 * filters, sums ? home : Home::workspace);
+  const ValueId gates =
+      builder.fixed_linear(name + ".combine", delayed, 2 * filters, sums ? home : Home::workspace, true);
   return sums ? gates : builder.fixed_silu_gate(name + ".activation", gates, home);
 }
 

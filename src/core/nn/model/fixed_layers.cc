@@ -36,9 +36,11 @@ ValueId GraphBuilder::fixed_value(const std::string& name, Index width, Home hom
   return graph_.add({.name = name, .width = width, .dtype = target_.master(), .home = home});
 }
 
-ValueId GraphBuilder::fixed_linear(const std::string& name, ValueId x, Index outputs, Home home) {
-  const ops::Linear shape{width_of(x), outputs};
-  const ValueId weight = fixed_parameter(name + ".weight", {outputs, shape.inputs});
+ValueId GraphBuilder::fixed_linear(const std::string& name, ValueId x, Index outputs, Home home, bool may_be_int8) {
+  const ops::Linear shape{width_of(x), outputs, may_be_int8 && is_int8(name, width_of(x))};
+  const std::vector<Index> size = {outputs, shape.inputs};
+  const ValueId weight =
+      shape.int8 ? int8_parameter(name + ".weight", size, true).values : fixed_parameter(name + ".weight", size);
   const ValueId bias = fixed_parameter(name + ".bias", {outputs});
   const ValueId y = fixed_value(name, outputs, home);
   node(fixed(ops::linear_forward(shape)), {x, weight, bias}, {y}, Phase::forward);

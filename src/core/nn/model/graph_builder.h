@@ -66,7 +66,8 @@ class GraphBuilder {
 
   // Fixed layers, which have no backward pass: their parameters are fitted in closed form or drawn, and not trained.
   // They compute in the type of parameters and in full precision, whatever the target.
-  ValueId fixed_linear(const std::string& name, ValueId x, Index outputs, graph::Home home = graph::Home::workspace);
+  ValueId fixed_linear(const std::string& name, ValueId x, Index outputs, graph::Home home = graph::Home::workspace,
+                       bool may_be_int8 = false);
   ValueId fixed_convolution(const std::string& name, ValueId x, Index taps);
   ValueId fixed_silu_gate(const std::string& name, ValueId gate_value, graph::Home home = graph::Home::workspace);
   ValueId fixed_norm(const std::string& name, ValueId x);
