@@ -50,6 +50,11 @@ struct WarpgroupCosts {
   double column = 1;           ///< Each portion per operand column, with two terms
   double alone_column = 0.6;   ///< The same with one portion
   double step = 1.05;          ///< A step, as a multiple of the sum of its parts
+  double start = 7000;         ///< Time before the first step of a run, and after the last
+  double matrix = 55;          ///< Further such time for each KB of R that a block has of halves
+  double float_matrix = 280;   ///< The same of floats
+  double padded_start = 0;     ///< Further such time if R is read word by word, because units are padded
+  double padded_matrix = 0;    ///< The same for each KB
 };
 
 constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
@@ -59,7 +64,12 @@ constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
                                            .value = 0.038,
                                            .shared_row = 0,
                                            .row = 41,
-                                           .step = 0.9};
+                                           .step = 0.9,
+                                           .start = 5000,
+                                           .matrix = 83,
+                                           .float_matrix = 210,
+                                           .padded_start = 20000,
+                                           .padded_matrix = 250};
 
 struct WarpgroupCandidate {
   TeamShape shape{};
@@ -213,10 +223,12 @@ double wide_step_time(const WarpgroupCandidate& c) {
                                               (streamed + operand) / c.bytes_per_ns));
 }
 
+WarpgroupCosts costs_of(const TeamShape& shape) { return shape.backward ? kBackwardCosts : WarpgroupCosts{}; }
+
 double warpgroup_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
   if (shape.wide()) return wide_step_time(c);
-  const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
+  const WarpgroupCosts cost = costs_of(shape);
   const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms;
   const double columns = shape.terms > 1 ? shape.chunks() * TeamShape::chunk_units : 0;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
@@ -227,9 +239,20 @@ double warpgroup_step_time(const WarpgroupCandidate& c) {
   return cost.step * std::max(alone, shape.portions * portion);
 }
 
+/// Returns the nanoseconds of all runs of the teams.
+double warpgroup_time(const GpuDenseProblem& problem, const WarpgroupCandidate& c) {
+  const WarpgroupCosts cost = costs_of(c.shape);
+  const auto units = static_cast<double>(problem.head_size());
+  const double kilobytes = units * units * c.shape.gates * c.shape.bytes / c.shape.blocks() / 1024;
+  double start = cost.start + kilobytes * (c.shape.bytes == 4 ? cost.float_matrix : cost.matrix);
+  if (c.shape.bytes == 2 && c.shape.units != problem.head_size()) {
+    start += cost.padded_start + kilobytes * cost.padded_matrix;
+  }
+  return static_cast<double>(c.waves) * (start + warpgroup_step_time(c) * static_cast<double>(problem.steps));
+}
+
 GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
-  const double step = warpgroup_step_time(c);
   GpuDensePlan plan;
   plan.algorithm = DenseAlgorithm::warpgroup;
   plan.slots = shape.team_rows(), plan.groups = shape.portions;
@@ -244,8 +267,8 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandi
   plan.slices = c.slices, plan.clusters = shape.blocks() / shape.cluster();
   plan.teams = c.teams, plan.grid = c.teams * shape.blocks();
   plan.exchange = c.teams * shape.exchange_bytes();
-  plan.microseconds = static_cast<double>(c.waves) * step / 1000 * static_cast<double>(problem.steps);
-  plan.why = time_of_teams(step, c.waves);
+  plan.microseconds = warpgroup_time(problem, c) / 1000;
+  plan.why = time_of_teams(warpgroup_step_time(c), c.waves);
   return plan;
 }
 
@@ -322,7 +345,7 @@ DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& g
   m.minimise([=](const csp::Solution& solution) {
     const WarpgroupCandidate c = candidate(solution.values());
     constexpr double more_rows = 1e-3;  // in a tie prefer fewer unused rows
-    return static_cast<double>(c.waves) * warpgroup_step_time(c) + more_rows * static_cast<double>(c.shape.team_rows());
+    return warpgroup_time(problem, c) + more_rows * static_cast<double>(c.shape.team_rows());
   });
   rule.plan_of = [=](const csp::Solution& solution) { return warpgroup_plan(problem, candidate(solution.values())); };
   return rule;
