@@ -99,7 +99,8 @@ PENSTOCK_COST(uneven_rows, "uneven_rows", 45);         ///< Bank conflicts if ro
 PENSTOCK_COST(back_slot, "cluster_back_slot", 200);    ///< Further time of the cell in a backward pass, as cluster_slot
 PENSTOCK_COST(halves, "cluster_halves", 0.9);          ///< A forward step of 16-bit values, as a multiple of its parts
 PENSTOCK_COST(floats, "cluster_floats", 1.18);         ///< A forward step of floats
-PENSTOCK_COST(backward, "cluster_backward", 0.94);     ///< A backward step
+PENSTOCK_COST(tf32, "cluster_tf32", 1.05);             ///< A forward step in TF32, of one product instead of three
+PENSTOCK_COST(backward, "cluster_backward", 0.98);     ///< A backward step
 PENSTOCK_COST(back_tiles, "cluster_back_tiles", 1.27);  ///< One of more than eight rows, as a multiple of that
 PENSTOCK_COST(means, "cluster_means", 600);             ///< An exchange of means over a head, without its bytes
 PENSTOCK_COST(back_means, "cluster_back_means", 300);   ///< Further time of one in a backward pass
@@ -155,6 +156,7 @@ PENSTOCK_COST(state, "head_state", 15);     ///< Each state except the output
 PENSTOCK_COST(rows, "head_rows", 30);       ///< Each pair of rows of a block after the first
 PENSTOCK_COST(product, "head_product", 4);  ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
 PENSTOCK_COST(floats, "head_floats", 7.5);  ///< A multiplication of floats, as a multiple of a 16-bit one
+PENSTOCK_COST(tf32, "head_tf32", 3);        ///< The same in TF32
 PENSTOCK_COST(shared_bytes, "head_shared_bytes", 300);  ///< Bytes read per nanosecond of the matrix in shared memory
 PENSTOCK_COST(means, "head_means", 310);                ///< Means over a head that depend on no other means of the step
 PENSTOCK_COST(training, "head_training", 1.13);         ///< A step with a tape, as a multiple of one without

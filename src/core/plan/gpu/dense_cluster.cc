@@ -35,18 +35,19 @@ constexpr OtherRegisters kForwardUse{.thread = 38, .slot = 14, .gate = 2, .split
 constexpr OtherRegisters kBackwardUse{.thread = 48, .slot = 8, .gate = 2, .split_gate = 3, .tile_m = 2};
 
 /// Returns the time of a step as a multiple of the sum of its parts. `tiles`: of eight rows.
-double multiple_of_parts(bool backward, int bytes, int tiles, const GpuCosts::Cluster& cost) {
-  if (backward) return cost.backward * (tiles > 1 ? cost.back_tiles : 1);
-  return bytes == 4 ? cost.floats : cost.halves;
+double multiple_of_parts(const GpuDenseProblem& problem, int tiles, const GpuCosts::Cluster& cost) {
+  if (problem.backward) return cost.backward * (tiles > 1 ? cost.back_tiles : 1);
+  return problem.storage != Storage::f32 ? cost.halves : problem.tf32 ? cost.tf32 : cost.floats;
 }
 
-double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
+double step_time(const GpuDenseProblem& problem, const ClusterCandidate& c, const GpuModel& gpu) {
   const GpuCosts& cost = gpu.costs;
   const ClusterShape& shape = c.shape;
   const double received = c.backward ? shape.received_bytes() : shape.h_bytes();
   const int warps_of_core = (shape.warps() + 3) / 4;
   const double products = static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * warps_of_core;
-  const double of_floats = shape.bytes == 4 ? 3 : 1;
+  // Floats are multiplied as the sums of two parts each. In TF32 only forward steps were measured to be shorter.
+  const double of_floats = shape.bytes == 4 && (c.backward || !problem.tf32) ? 3 : 1;
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
   // Sums are written, then read by fewer threads one after the other, without other work to hide the latency.
@@ -60,7 +61,7 @@ double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
                        (shape.rows > 1 && shape.rows % 4 != 0 ? cost.cluster.uneven_rows : 0);
   const double means = shape.mean_exchanges * (cost.cluster.means + (c.backward ? cost.cluster.back_means : 0)) +
                        shape.mean_bytes(c.backward) / cost.team.received_bytes;
-  return parts * multiple_of_parts(c.backward, shape.bytes, shape.tiles_n(), cost.cluster) + means;
+  return parts * multiple_of_parts(problem, shape.tiles_n(), cost.cluster) + means;
 }
 
 ClusterShape shape_of(const GpuDenseProblem& problem) {
@@ -116,7 +117,7 @@ ClusterCandidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gp
   const int resident = resident_tiles(c, other, gpu.registers);
   c.shape.resident = std::max(0, resident);
   c.fits_registers = resident >= 0 || !cell.averages;
-  c.step = step_time(c, gpu);
+  c.step = step_time(problem, c, gpu);
   return c;
 }
 
@@ -186,8 +187,7 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
       [=](const csp::Box& at) {
         const csp::Range blocks = at.range(cluster);
         const double exchange = blocks.low > 8 ? gpu.costs.cluster.exchange_of_16 : gpu.costs.cluster.exchange_of_8;
-        const double least =
-            multiple_of_parts(problem.backward, size_of(problem.storage), 1, gpu.costs.cluster) * exchange;
+        const double least = multiple_of_parts(problem, 1, gpu.costs.cluster) * exchange;
         return static_cast<double>(turns_of(problem, gpu, blocks.low, at.range(rows).high)) * least;
       });
   rule.plan_of = [=](const csp::Solution& solution) {

@@ -107,7 +107,7 @@ int most_slots(const GpuDenseProblem& problem) {
 double head_microseconds(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {
   const GpuCosts::Head& costs = gpu.costs.head;
   const CellTraits& cell = cell_traits(problem.cell);
-  const double floats = problem.storage == Storage::f32 ? costs.floats : 1;
+  const double floats = problem.storage != Storage::f32 ? 1 : problem.tf32 ? costs.tf32 : costs.floats;
   const int of_quarter = (plan.warps + 3) / 4;  // warps, of which each multiplies for 16 units
   const double products = static_cast<double>(cell.gates()) * static_cast<double>(problem.head_size() + 15) / 16;
   double step = costs.step + costs.gate * cell.gates() + costs.state * (cell.states() - 1) +
