@@ -75,22 +75,17 @@ GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, c
   fail(ErrorCode::unsupported, "{}", reason_of(rule));
 }
 
-/// Returns the plan if no algorithm is requested: diagonal if every unit is a head, otherwise the fastest of the
-/// others.
+/// Returns the plan if no algorithm is requested: diagonal if every unit is a head, otherwise the one with the lowest
+/// estimate of the others.
 GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const bool means = cell_traits(problem.cell).averages;
   if (problem.head_size() == 1 && !means) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
-  const auto attempt = [&](DenseAlgorithm algorithm) { return best_plan(rule_by(algorithm, problem, gpu)); };
-  const std::optional<GpuDensePlan> head = attempt(DenseAlgorithm::head);
-  std::optional<GpuDensePlan> best = head ? head : attempt(DenseAlgorithm::step);
-  // Estimates are not more accurate than this, and clusters leave unused multiprocessors to other work.
-  constexpr double clearly_quicker = 0.97;
-  for (const DenseAlgorithm algorithm : {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup}) {
-    // A head that one block can hold is small: of the others, only clusters were measured to be quicker.
-    if (head && algorithm != DenseAlgorithm::cluster) continue;
+  std::optional<GpuDensePlan> best;
+  for (const DenseAlgorithm algorithm : dense_algorithms()) {
+    if (algorithm == DenseAlgorithm::diagonal) continue;
     if (algorithm == DenseAlgorithm::warpgroup && !warpgroups_take(problem, gpu)) continue;
-    const auto plan = attempt(algorithm);
-    if (plan && (!best || plan->microseconds < clearly_quicker * best->microseconds)) best = *plan;
+    auto plan = best_plan(rule_by(algorithm, problem, gpu));
+    if (plan && (!best || plan->microseconds < best->microseconds)) best = std::move(plan);
   }
   return best ? *best : plan_by(DenseAlgorithm::step, problem, gpu);
 }
