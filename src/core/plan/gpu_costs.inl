@@ -30,7 +30,7 @@ PENSTOCK_END_COSTS(scan);
 
 // Layers of scan cells in one launch, in cycles of a block.
 PENSTOCK_COSTS(Fused, fused);
-PENSTOCK_COST(launch, "fused_launch", 4);        ///< Microseconds of the first and the last block besides its work
+PENSTOCK_COST(launch, "fused_launch", 1);        ///< Microseconds of the first and the last block besides its work
 PENSTOCK_COST(four_inputs, "four_inputs", 150);  ///< Overhead of four inputs of a step
 PENSTOCK_COST(chunk, "chunk", 4000);             ///< Overhead of a chunk
 PENSTOCK_COST(chunk_group, "chunk_group", 60);   ///< Overhead per group of a chunk
