@@ -73,6 +73,9 @@ struct Product {
   const float* column_bias = nullptr;  ///< [columns], or null
   float* c = nullptr;
   Index c_stride = 0;
+  /// Without offsets: takes panels of b from the last to the first. A product that is repeated finds some of b in a
+  /// near cache where it takes turns.
+  bool backwards = false;
 };
 
 /// c [rows, columns] = bias + (a + shift) b scale, with whole numbers a [rows, inner] and b [inner, columns] of 8 bits.

@@ -89,9 +89,11 @@ HWY_INLINE void MultiplyColumns(const Product& job, Index column, Index count) {
 template <bool indirect>
 void MultiplyAll(const Product& job) {
   constexpr Index lanes = Lanes<float>::lanes;
-  Index column = 0;
-  for (; column + kVectors * lanes <= job.columns; column += kVectors * lanes) {
-    MultiplyColumns<kVectors, indirect>(job, column, lanes);
+  constexpr Index panel = kVectors * lanes;
+  const bool backwards = !indirect && job.backwards;
+  Index column = job.columns / panel * panel;
+  for (Index at = 0; at < column; at += panel) {
+    MultiplyColumns<kVectors, indirect>(job, backwards ? column - panel - at : at, lanes);
   }
   // Panels end where the next one begins, so that what is left over lies in one.
   for (Index left = job.columns - column; left > 0;) {

@@ -176,6 +176,7 @@ struct Direction {
       multiply_rounded(kernels, layer, byte_range(kernels, rows * hidden, states), of_h, scales + units, rounding);
     } else {
       kernels.multiply(of_h);
+      of_h.backwards = !of_h.backwards;
     }
     if (layer.cell.run_first != nullptr) {
       each_row(layer.cell.run_first);
