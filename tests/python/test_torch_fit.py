@@ -365,6 +365,23 @@ def test_command_line(text, tmp_path, capsys):
     assert command_line.main(["task:parity"]) == 1 and "'penstock train' trains on" in capsys.readouterr().err
 
 
+def test_a_disk_that_is_full_at_the_end(text, tmp_path, monkeypatch, capsys):
+    output, save = str(tmp_path / "model"), penstock.Model.save
+    given = [str(text), "--steps", "3", "--width", "8", "--blocks", "1", "-o", output, "--quiet"]
+
+    def full(model, path):
+        if path == output:
+            raise penstock.IoFailure(f"cannot write '{path}': No space left on device")
+        save(model, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(penstock.Model, "save", full)
+        assert command_line.main(given) == 1
+    words = f"No space left on device; make room, then --resume goes on from {output}.checkpoint"
+    assert words in capsys.readouterr().err
+    assert command_line.main([*given, "--resume"]) == 0 and (tmp_path / "model").exists()
+
+
 def test_help():
     text = command_line.parser().format_help()
     assert "--learning-rate" in text and "Highest learning rate of the schedule" in text

@@ -243,7 +243,7 @@ def run(given: argparse.Namespace) -> int:
         data, model = group.together(lambda: _begin(given, checkpoint))
         options = _picked(given, fit) | {"checkpoint": checkpoint, "progress": not given.quiet}
         result = fit(model, data, callback=_Lines(given.quiet, data), **options)
-        group.together(lambda: _end(given, data, model, result, checkpoint if own else None))
+        group.together(lambda: _end(given, data, model, result, checkpoint, own))
     if result.checkpoint_error and (result.interrupted or not own):
         print(f"error: {result.checkpoint_error}", file=sys.stderr)
         return 1
@@ -261,11 +261,14 @@ def _begin(given, checkpoint):
     return data, model
 
 
-def _end(given, data, model, result, checkpoint):
-    """Saves the model on rank 0, and removes the checkpoints that a whole run needs no more."""
+def _end(given, data, model, result, checkpoint, own):
+    """Saves the model on rank 0, and removes the run's own checkpoints, which are needed no more."""
     if _first():
-        model.save(given.output)
-        if checkpoint is not None and not result.interrupted:
+        try:
+            model.save(given.output)
+        except penstock.IoFailure as failure:
+            raise penstock.IoFailure(f"{failure}; make room, then --resume goes on from {checkpoint}") from failure
+        if own and not result.interrupted:
             remove(checkpoint)
         _show(given, data, model, result)
 
