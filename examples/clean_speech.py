@@ -40,8 +40,9 @@ class Cleaner:
         with tarfile.open(tarball or model_path()) as files:
 
             def session(name):
-                content = files.extractfile(f"tmp/export/{name}.onnx").read()
-                return penstock.NetworkSession(penstock.import_onnx(content, stream=True))
+                file = files.extractfile(f"tmp/export/{name}.onnx")
+                assert file, f"the archive has no file {name}.onnx"
+                return penstock.NetworkSession(penstock.import_onnx(file.read(), stream=True))
 
             self.encoder, self.gains, self.filters = session("enc"), session("erb_dec"), session("df_dec")
         self.window = np.sin(np.pi / 2 * np.sin(np.pi * (np.arange(WINDOW) + 0.5) / WINDOW) ** 2)
@@ -70,8 +71,8 @@ class Cleaner:
         self.loudness = FADING * self.loudness + (1 - FADING) * loudness
         self.magnitude = FADING * self.magnitude + (1 - FADING) * np.abs(low)
         low = low / np.sqrt(self.magnitude)
-        bands = (loudness - self.loudness) / 40
-        return {"feat_erb": np.float32(bands).reshape(1, 1, 1, BANDS), "feat_spec": np.float32([low.real, low.imag]).reshape(1, 2, 1, LOW)}
+        bands, parts = (loudness - self.loudness) / 40, np.stack([low.real, low.imag])
+        return {"feat_erb": np.float32(bands).reshape(1, 1, 1, BANDS), "feat_spec": np.float32(parts).reshape(1, 2, 1, LOW)}
 
 
 def main(noisy, clean):

@@ -32,7 +32,7 @@ OF_GPU = '#include "bench/contenders/on_gpu.h"'  # its names are ambiguous besid
 ONE_TARGET = ("-march=skylake-avx512", "-DHWY_COMPILE_ONLY_STATIC") if platform.machine() == "x86_64" else ()
 # Flags that clang does not know, and flags that only concern the generated code or a shared library's name.
 WITHOUT_EFFECT = ("-mmemset-strategy=", "-mmemcpy-strategy=", "-O", "-fvisibility", "-ffunction-sections", "-fdata-sections",
-                  "-fno-asynchronous-unwind-tables")
+                  "-fno-asynchronous-unwind-tables", "-Wno-stringop-overflow")
 NAME_OF_LIBRARY = re.compile(r"-D\w+_EXPORTS")
 DOES_NOT_PARSE = "[clang-diagnostic-error]"
 
