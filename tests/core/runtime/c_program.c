@@ -1,17 +1,10 @@
 /* The calls of penstock.h as a C program makes them: compiled as C11 with all warnings as errors. */
 #include <penstock.h>
 #include <stdalign.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define REQUIRE(condition)                                                        \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, error.text); \
-      return 1;                                                                   \
-    }                                                                             \
-  } while (0)
+#include "support/c_require.h"
 
 int run_c_program(const char* path, const float* expected, size_t count) {
   penstock_error error = {PENSTOCK_OK, ""};

@@ -1,16 +1,9 @@
 /* The calls of penstock_pool.h as a C program makes them: compiled as C11 with all warnings as errors. */
 #include <math.h>
 #include <penstock_pool.h>
-#include <stdio.h>
 #include <string.h>
 
-#define REQUIRE(condition)                                                            \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, error.text); \
-      return 1;                                                                       \
-    }                                                                                 \
-  } while (0)
+#include "support/c_require.h"
 #define REQUIRE_TEXT(part) REQUIRE(strstr(error.text, part) != NULL)
 
 /* Reads two features and returns `outputs` values; `expected` [2, outputs] are the answers to (0.25, -0.5) twice. */
