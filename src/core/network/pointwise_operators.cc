@@ -275,6 +275,16 @@ void run_binary(const Step& step, const Memory& memory) {
   if (!step.f.empty()) memory.kernels.unary(Unary::affine, step.n[0], y, y, step.f[0], 0);
 }
 
+/// y = a + b in 32 bits, which wrap.
+void add_whole_numbers(const StridedLoop& loop, const std::byte* a, const std::byte* b, std::byte* y) {
+  const auto *of_a = reinterpret_cast<const std::uint32_t*>(a), *of_b = reinterpret_cast<const std::uint32_t*>(b);
+  auto* const sums = reinterpret_cast<std::uint32_t*>(y);
+  const Index step_a = loop.inner_stride(1), step_b = loop.inner_stride(2);
+  loop.rows([&](const StridedLoop::Strides& at) {
+    for (Index i = 0; i < loop.inner(); ++i) sums[at[0] + i] = of_a[at[1] + i * step_a] + of_b[at[2] + i * step_b];
+  });
+}
+
 void run_other_binary(const Step& step, const Memory& memory) {
   const Type type = step.write_type(0);
   std::byte* y = step.write(0, memory);
@@ -283,17 +293,13 @@ void run_other_binary(const Step& step, const Memory& memory) {
     const std::byte *a = k == 0 ? step.read(0, memory) : y, *b = step.read(k + 1, memory);
     const Type of_b = step.read_type(k + 1);
     const StridedLoop& loop = step.loops[k];
-    const bool sums = op == Binary::add && type == Type::i32 && of_b == Type::i32;  // as quantised networks have them
+    if (op == Binary::add && type == Type::i32 && of_b == Type::i32) {  // as quantised networks have them
+      add_whole_numbers(loop, a, b, y);
+      continue;
+    }
     loop.rows([&](const StridedLoop::Strides& at) {
-      const Index step_a = loop.inner_stride(1), step_b = loop.inner_stride(2);
-      for (Index i = 0; sums && i < loop.inner(); ++i) {
-        const auto number = [](const std::byte* from, Index place) {
-          return reinterpret_cast<const std::uint32_t*>(from)[place];
-        };
-        reinterpret_cast<std::uint32_t*>(y)[at[0] + i] = number(a, at[1] + i * step_a) + number(b, at[2] + i * step_b);
-      }
-      for (Index i = 0; !sums && i < loop.inner(); ++i) {
-        const Index of_a = at[1] + i * step_a, other = at[2] + i * step_b;
+      for (Index i = 0; i < loop.inner(); ++i) {
+        const Index of_a = at[1] + i * loop.inner_stride(1), other = at[2] + i * loop.inner_stride(2);
         if (is_real(type) || is_real(of_b)) {
           set_real(type, y, at[0] + i, binary_of(op, real_at(type, a, of_a), real_at(of_b, b, other)));
         } else {

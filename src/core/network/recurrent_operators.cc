@@ -43,8 +43,8 @@ struct Layer {
   static Index row_bytes(Index inner) { return (inner + 3) / 4 * 4; }
   /// Floats of the scratch of a product with the inputs of a piece, or with states.
   Index rounding() const {
-    const Index all = std::max(piece * rows * input, rows * hidden), most_rows = std::max<Index>(piece, 1) * rows;
-    return units + all + most_rows * (1 + row_bytes(std::max(input, hidden)) / 4);
+    const Index all = std::max(piece * rows * input, rows * hidden);
+    return units + all + piece * rows * (1 + row_bytes(std::max(input, hidden)) / 4);
   }
   Index first_units() const { return cell.run_first == nullptr ? units : cell.first * hidden; }
 };
