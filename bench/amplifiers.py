@@ -2,9 +2,13 @@
 
     python bench/amplifiers.py --program build/release/bench/amplifier_times LIBRARY...
 
-Each LIBRARY is a shared library as bench/kernels/amplifier_times.cc describes it, named after what it holds: `RTNeural,
-BUILD.so` for each build of RTNeural, of which the best counts, `NeuralAudio.so`, and `NeuralAudio, exact.so` for its
-exact functions. Prints tables in Markdown.
+bench/kernels/amplifier_times.cc says what a LIBRARY exports. Its name says what it holds:
+
+    "RTNeural, BUILD.so"       a build of RTNeural, of which there may be several: the quickest counts
+    NeuralAudio.so             NeuralAudio with its own functions
+    "NeuralAudio, exact.so"    NeuralAudio with exact functions
+
+Prints tables in Markdown.
 """
 
 from __future__ import annotations

@@ -102,9 +102,7 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
     def _starts_again(self, device):
         """Returns whether the kernels start rows again at given states: on a GPU, those of clusters and of a chip,
         and scans of the terms of a cell."""
-        if device.type != "cuda":
-            return True
-        if CELLS[self._cell()][2]:
+        if device.type != "cuda" or CELLS[self._cell()][2]:
             return True
         if self._noise and self._noise.steps(self.training):
             return False

@@ -30,7 +30,7 @@ constexpr Index kWidth = kVectors * Simd::lanes;
 /// Rows whose sums fit registers.
 constexpr int kMostRows = HWY_TARGET == HWY_AVX2 ? 2 : 4;
 
-/// Quads of a panel, the last of which is the sum of each column.
+/// Returns how many groups of four bytes each column of a panel has. The last one holds the sum of the column.
 Index QuadsOf(Index inner) { return (inner + 3) / 4 + 1; }
 
 Index BytePanels(Index inner, Index columns) { return (columns + kWidth - 1) / kWidth * kWidth * QuadsOf(inner); }
