@@ -280,7 +280,7 @@ REFUSALS = [
     (changed(NAM, architecture="WaveNet"), "Unsupported", 'architecture "WaveNet"; supported: LSTM'),
     (changed(NAM, **{"config/hidden_size": 6}), "BadInput", r"weights has the shape \[386\], expected \[535\]"),
     (changed(NAM, **{"config/hidden_size": 1e9}), "BadInput", "hidden_size is 1000000000, expected"),
-    ({"weight": [[1.0]]}, "Incompatible", r"no model: expected in_shape and layers \(RTNeural\)"),
+    ({"weight": [[1.0]]}, "Incompatible", r"no model: expected in_shape and layers \(RTNeural\), .*; the weights of PyTorch alone"),
     ({"in_shape": [[1, 2], [3]]}, "BadInput", "lists of equal length expected at byte"),
     ({"in_shape": [1, [2]]}, "BadInput", "lists of equal depth expected at byte"),
     ({"in_shape": [[[[[1]]]]]}, "BadInput", "at most 4 lists in each other expected at byte"),

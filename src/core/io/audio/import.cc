@@ -298,7 +298,8 @@ network::Network read(const Document& document) {
   if (!document.top.text("architecture").empty()) return read_nam(document);
   document.top.refuse(ErrorCode::incompatible,
                       "no model: expected in_shape and layers (RTNeural), model_data and state_dict (GuitarML), or "
-                      "architecture and weights (Neural Amp Modeler)");
+                      "architecture and weights (Neural Amp Modeler); the weights of PyTorch alone do not say what "
+                      "the layers are");
 }
 
 }  // namespace
