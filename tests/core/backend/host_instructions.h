@@ -140,6 +140,22 @@ inline const std::vector<std::pair<std::string_view, Instruction>>& instructions
        [](O o) {
          if (o[2].number() != 0) machine().copy_later({machine().at(o[0].word()), o[1].pointer(), 16, 16});
        }},
+      {"{\n.reg .pred exists;\nsetp.ne.u32 exists, %2",
+       [](O o) {
+         o[0].set(0u);
+         if (o[2].word() != 0) std::memcpy(o[0].to, o[1].pointer(), 4);
+       }},
+      {"movmatrix.sync.aligned.m8n8.trans",
+       [](O o) {
+         const Words* const all = meet("movmatrix", {{o[1].word()}});
+         const int lane = machine().thread().lane(), row = lane / 4;
+         unsigned word = 0;
+         for (int i = 0; i < 2; ++i) {
+           const int from = lane % 4 * 2 + i;  // row of the value before, whose column is `row`
+           word |= (all[from * 4 + row / 2].word[0] >> row % 2 * 16 & 0xffff) << i * 16;
+         }
+         o[0].set(word);
+       }},
       {"cp.async.cg.shared.global",
        [](O o) {
          machine().copy_later({machine().at(o[0].word()), o[1].pointer(), 16, o[2].number()});
@@ -262,6 +278,7 @@ struct alignas(16) float4 {
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 struct HostIndex {
   unsigned x;
@@ -301,6 +318,15 @@ T __shfl_xor_sync(unsigned, T value, int apart) {
   const host_gpu::Words* const all = host_gpu::meet("shfl.bfly", {{std::bit_cast<unsigned>(value)}});
   return std::bit_cast<T>(all[host_gpu::machine().thread().lane() ^ apart].word[0]);
 }
+inline unsigned __shfl_sync(unsigned, unsigned value, int lane) {
+  return host_gpu::meet("shfl.idx", {{value}})[lane].word[0];
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+  const host_gpu::Words* const all = host_gpu::meet("redux.max", {{value}});
+  for (int i = 0; i < host_gpu::kLanes; ++i) value = std::max(value, all[i].word[0]);
+  return value;
+}
+inline void atomicMax(unsigned* p, unsigned value) { *p = std::max(*p, value); }
 inline unsigned __ballot_sync(unsigned, bool flag) {
   const host_gpu::Words* const all = host_gpu::meet("vote.ballot", {{flag ? 1u : 0u}});
   unsigned mask = 0;

@@ -53,8 +53,6 @@ struct WarpgroupCosts {
   double start = 7000;         ///< Time before the first step of a run, and after the last
   double matrix = 55;          ///< Further such time for each KB of R that a block has of halves
   double float_matrix = 280;   ///< The same of floats
-  double padded_start = 0;     ///< Further such time if R is read word by word, because units are padded
-  double padded_matrix = 0;    ///< The same for each KB
 };
 
 constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
@@ -67,9 +65,7 @@ constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
                                            .step = 0.9,
                                            .start = 5000,
                                            .matrix = 83,
-                                           .float_matrix = 210,
-                                           .padded_start = 20000,
-                                           .padded_matrix = 250};
+                                           .float_matrix = 210};
 
 struct WarpgroupCandidate {
   TeamShape shape{};
@@ -244,10 +240,7 @@ double warpgroup_time(const GpuDenseProblem& problem, const WarpgroupCandidate& 
   const WarpgroupCosts cost = costs_of(c.shape);
   const auto units = static_cast<double>(problem.head_size());
   const double kilobytes = units * units * c.shape.gates * c.shape.bytes / c.shape.blocks() / 1024;
-  double start = cost.start + kilobytes * (c.shape.bytes == 4 ? cost.float_matrix : cost.matrix);
-  if (c.shape.bytes == 2 && c.shape.units != problem.head_size()) {
-    start += cost.padded_start + kilobytes * cost.padded_matrix;
-  }
+  const double start = cost.start + kilobytes * (c.shape.bytes == 4 ? cost.float_matrix : cost.matrix);
   return static_cast<double>(c.waves) * (start + warpgroup_step_time(c) * static_cast<double>(problem.steps));
 }
 

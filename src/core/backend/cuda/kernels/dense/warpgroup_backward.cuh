@@ -11,6 +11,7 @@
 
 constexpr bool kBackward = true;
 #include "backend/cuda/kernels/dense/warpgroup_tape.cuh"
+#include "backend/cuda/kernels/dense/warpgroup_transpose.cuh"
 
 /// Stores 8 bytes in another block's shared memory; that block's barrier (address there) counts them.
 PENSTOCK_DEVICE void StoreRemote(unsigned to, const float2& value, unsigned barrier) {
@@ -168,47 +169,18 @@ struct Multiplier : Product {
     return ((Index)state * args.rows.rows + row.number) * args.hidden + team.channel() + unit;
   }
 
-  /// Returns the value that the transpose of R has in row `row` of a warp's 16 and a column of the block's, as floats.
-  PENSTOCK_DEVICE float matrix_value(const DenseBackwardArguments& args, const Team& team, int part, int warp, int row,
-                                     int column) {
-    const int of_group =
-        kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
-    const int unit = team.group() * kShape.group_units() + of_group;
-    int of_all = team.share() * (kShape.chunks() * WarpgroupShape::chunk_units) + column;
-    // Found anew for each value: the places of all would take registers that R needs.
-    asm volatile("" : "+r"(of_all));
-    const int row_of_gate = of_all % kUnitsOfTeam, row_of_r = of_all / kUnitsOfTeam * kHead + row_of_gate;
-    if (!IsOfHead(unit) || !IsOfHead(row_of_gate)) return 0.0f;
-    return ((const float*)args.recurrent)[((Index)team.head * kGates * kHead + row_of_r) * kHead + unit];
-  }
-  /// Returns the word that the transpose of R has in row `row` of a warp's 16 from a column of the block's on: of R's
-  /// rows of the gates and units of this column and the next one. `scale`: of floats.
-  PENSTOCK_DEVICE unsigned matrix_word(const DenseBackwardArguments& args, const Team& team, int part, int warp,
-                                       int row, int column, float scale) {
-    if constexpr (kBytes == 4) {
-      return MatrixTerm(matrix_value(args, team, part, warp, row, column) * scale,
-                        matrix_value(args, team, part, warp, row, column + 1) * scale, 0);
-    }
-    const int of_group =
-        kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
-    const int unit = team.group() * kShape.group_units() + of_group;
-    int of_all = team.share() * (kShape.chunks() * WarpgroupShape::chunk_units) + column;
-    // Found anew for each word: the places of all would take registers that R needs.
-    if constexpr (kPads) asm volatile("" : "+r"(of_all));
-    const int row_of_gate = of_all % kUnitsOfTeam,
-              row_of_r = kPads ? of_all / kUnitsOfTeam * kHead + row_of_gate : of_all;
-    if (!IsOfHead(unit) || !IsOfHead(row_of_gate)) return 0;
-    const unsigned short* const first =
-        (const unsigned short*)args.recurrent + ((Index)team.head * kGates * kHead + row_of_r) * kHead + unit;
-    return *first | (IsOfHead(row_of_gate + 1) ? (unsigned)first[kHead] << 16 : 0);
-  }
-
   __device__ __forceinline__ void take_matrix() {
+    const Transpose transpose = {args, team};
     hold([&](int k, int i, int) {
-      const int column = column_of(part, kShape.held_place(k / kSteps)) + k % kSteps * 16 + lane % 4 * 2;
-      return matrix_word(args, team, part, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8,
-                         kBytes == 4 ? ScalesOfMatrix(shared.start)[0] : 1.0f);
+      const int half = i % 2, further = column_of(0, kShape.held_place(k / kSteps)) + k % kSteps * 16 + i / 2 * 8;
+      const int first = column_of(part, 0);
+      if constexpr (kBytes == 2) return transpose.read(Transpose::first_unit(part, warp, half), first, further);
+      return transpose.word(part, warp, lane / 4 + half * 8, first + further + lane % 4 * 2,
+                            ScalesOfMatrix(shared.start)[0]);
     });
+    // Only when all have been asked for.
+#pragma unroll
+    for (int i = 0; i < 4 * kResident && kBytes == 2; ++i) held[i / 4][0][i % 4] = Transposed(held[i / 4][0][i % 4]);
   }
   __device__ __forceinline__ void init() {
 #pragma unroll
@@ -464,22 +436,27 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Shared shared = Shared::of(memory);
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
+  const Transpose transpose = {args, team};
   if constexpr (kBytes == 4) {
     TellLargest(shared, exchange, team, args);
-    FindScales<true>(memory, [&](int part, int row, int column) {
-      return Multiplier::matrix_value(args, team, part, row / 16, row % 16, column);
+    FindScales<true>(memory,
+                     [&](int part, int row, int column) { return transpose.value(part, row / 16, row % 16, column); });
+  }
+  if constexpr (kBytes == 2) {
+    transpose.lay<kKept>(memory + kShape.matrix_at(), [](int i) { return kShape.kept_place(i); });
+    transpose.lay<kStreamed>(exchange.streamed(team.member, 0), [](int i) { return kShape.streamed_place(i); });
+    ShowMatrix();
+  } else {
+    LayMatrix<true>(memory, exchange, team, [&](int part, int row, int column, int) {
+      uint4 v;
+      unsigned* const words = (unsigned*)&v;
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        words[w] = transpose.word(part, row / 16, row % 16, column + 2 * w, ScalesOfMatrix(memory)[0]);
+      }
+      return v;
     });
   }
-  LayMatrix<true>(memory, exchange, team, [&](int part, int row, int column, int) {
-    uint4 v;
-    unsigned* const words = (unsigned*)&v;
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      words[w] = Multiplier::matrix_word(args, team, part, row / 16, row % 16, column + 2 * w,
-                                         kBytes == 4 ? ScalesOfMatrix(memory)[0] : 1.0f);
-    }
-    return v;
-  });
   if constexpr (kBytes == 4) ScaleGradients(memory, exchange);
   // The other block's barriers are there, too.
   ClusterArrive();

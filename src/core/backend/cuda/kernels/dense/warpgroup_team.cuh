@@ -364,12 +364,17 @@ PENSTOCK_DEVICE void LayItems(char* memory, const Load& load, const PlaceOf& pla
   }
 }
 
+/// What no registers hold of R has been laid: the tensor cores and copies see it.
+PENSTOCK_DEVICE void ShowMatrix() {
+  ShowTensorCores();
+  if constexpr (kStreamed > 0) ShowGlobalCopies();
+}
+
 /// Lays what no registers hold of R.
 template <bool kAlongRows, class Load>
 PENSTOCK_DEVICE void LayMatrix(char* memory, const TeamExchange& exchange, const Team& team, const Load& load) {
   LayItems<kAlongRows, kKept>(memory + kShape.matrix_at(), load, [](int i) { return kShape.kept_place(i); });
   LayItems<kAlongRows, kStreamed>(exchange.streamed(team.member, 0), load,
                                   [](int i) { return kShape.streamed_place(i); });
-  ShowTensorCores();
-  if constexpr (kStreamed > 0) ShowGlobalCopies();
+  ShowMatrix();
 }
