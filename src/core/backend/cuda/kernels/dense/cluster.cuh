@@ -109,9 +109,13 @@ PENSTOCK_DEVICE void LoadTwo(unsigned (&word)[4], unsigned address) {
 /// a row's words they are is alike for the operand.
 template <int kTilesM, int kTilesK, int kHeld>
 struct Matrix {
-  /// Floats: a small R stays in registers in both parts, which each step would otherwise make anew.
-  static constexpr bool keeps_parts =
-      HasParts(Storage()) && kHeld == kTilesK && kTilesK * kTilesM <= 8 && kShape.threads() <= 128 && kSaved <= 8;
+  static constexpr int tiles = kTilesM * kTilesK;
+  static constexpr bool few_floats =
+      HasParts(Storage()) && kHeld == kTilesK && tiles <= 8 && kShape.threads() <= 128 && kSaved <= 8;
+  /// Few floats stay in registers in both parts, which each step would otherwise make anew. A tile then takes 8
+  /// registers of a thread. Backward steps, which have more other values, were measured to be shorter with 48 such
+  /// registers (GRU of 128 units), and longer with 64 (LSTM of 128).
+  static constexpr bool keeps_parts = few_floats && 8 * tiles <= (kBackward ? 48 : 64);
   unsigned held[kHeld > 0 ? kHeld : 1][kTilesM][4];
   const char* others;
 

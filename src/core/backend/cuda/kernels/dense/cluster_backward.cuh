@@ -62,9 +62,9 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     // Rows are units of the whole head.
     const auto block_of = [&](int m, int half) { return 2 * (warp * kTilesM + m) + half; };
     const auto gate_of = [&](int own) { return of_head + (Index)(own / kBlocks) * kHead * kHead * kBytes; };
-    // Gradients and terms come here only later. Of a small R in both parts, steps were measured to be shorter if it is
-    // loaded word by word.
-    constexpr bool through_shared = kWhole && !BackwardMatrix::keeps_parts;
+    // Gradients and terms come here only later. With few floats, steps were measured to be shorter if they are loaded
+    // word by word.
+    constexpr bool through_shared = kWhole && !BackwardMatrix::few_floats;
     constexpr int at_once = through_shared ? TilesAtOnce(kShape.back_matrix_at() - ClusterShape::start, kWarps) : 0;
     if constexpr (at_once > 0) {
       char* const stage = shared + ClusterShape::start + warp * (at_once * ClusterShape::tile_bytes);
