@@ -4,8 +4,8 @@
 #
 #   tools/setup.sh build    what the library and the program need (default)
 #   tools/setup.sh test     that, and what the tests and the linters need
-#   tools/setup.sh portable that, and clang's fuzzer, cross-compilers for arm64, arm, RISC-V and WebAssembly, an
-#                           emulator and Node (Debian 12's names)
+#   tools/setup.sh portable that, and clang's fuzzer, cross-compilers for arm64, arm, RISC-V, WebAssembly and Windows,
+#                           an emulator, Node and Wine (Debian 12's names)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,8 +24,9 @@ case "$purpose" in
     modules+=$'\nfind_package(GTest REQUIRED)'
     if [[ $purpose == portable ]]; then
       packages+=(clang libclang-rt-14-dev g++-aarch64-linux-gnu g++-arm-linux-gnueabihf g++-riscv64-linux-gnu qemu-user
-        libc++-16-dev-wasm32 libclang-rt-14-dev-wasm32 nodejs)
-      tools+=(clang++ aarch64-linux-gnu-g++ arm-linux-gnueabihf-g++ riscv64-linux-gnu-g++ qemu-aarch64 wasm-ld node)
+        libc++-16-dev-wasm32 libclang-rt-14-dev-wasm32 nodejs g++-mingw-w64-x86-64-posix wine64)
+      tools+=(clang++ aarch64-linux-gnu-g++ arm-linux-gnueabihf-g++ riscv64-linux-gnu-g++ qemu-aarch64 wasm-ld node
+        x86_64-w64-mingw32-g++-posix)
     fi
     ;;
   *)
