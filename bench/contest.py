@@ -51,7 +51,7 @@ def main():
         parser.error("--clock processor is for --device cpu: a GPU's time is no time of the processor")
     import dense
     import scans
-    parts = {**dense.PARTS, **scans.PARTS}
+    parts = {**dense.PARTS, **scans.PARTS, **dense.LAST_PARTS}
     if unknown := set(given.only or ()) - set(parts):
         parser.error(f"--only has {', '.join(sorted(unknown))}; the parts are {', '.join(parts)}")
     torch.set_num_threads(given.threads)

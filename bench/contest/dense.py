@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import tempfile
 import warnings
 from pathlib import Path
@@ -227,12 +226,7 @@ def lstm_in_double(layer, x):
     return double(x.double())[0]
 
 
-def recurrences(settings):
-    """Layers with heads, beside FlashRNN
-
-    bf16, with the product of the input, which FlashRNN leaves to PyTorch. "12 x 64" are 12 heads of 64 units. A backend
-    of FlashRNN that its compilers refuse stands with their error.
-    """
+def beside_flashrnn(settings, backend):
     package = optional("flashrnn", "flashrnn")
     if settings.device == "cpu" or package is None:
         return "FlashRNN's kernels are for GPUs." if package else "FlashRNN is not installed."
@@ -246,14 +240,30 @@ def recurrences(settings):
         given = x.double().requires_grad_()
         y = (slstm_in_double if function == "slstm" else lstm_in_double)(layer, given)
         y.backward(dy.double())
-        contenders = [Contender(OURS, inferred(layer, x), trained(layer, x, dy), "bf16")]
-        for backend in os.environ.get("FLASHRNN_BACKEND", "triton_fused,cuda_fused").split(","):
-            module = FlashLayer(package.flashrnn, function, backend, layer)
-            contenders.append(Contender(f"FlashRNN {version('flashrnn')}, {backend}", inferred(module, x),
-                                        trained(module, x, dy), "bf16"))
+        module = FlashLayer(package.flashrnn, function, backend, layer)
+        contenders = [Contender(OURS, inferred(layer, x), trained(layer, x, dy), "bf16"),
+                      Contender(f"FlashRNN {version('flashrnn')}, {backend}", inferred(module, x),
+                                trained(module, x, dy), "bf16")]
         rows += compare(f"{function}: {batch}, {steps}, {units}, {heads} x {size}", contenders, y.detach(), given.grad,
                         settings)
     return table(rows)
+
+
+def recurrences(settings):
+    """Layers with heads, beside FlashRNN's Triton kernels
+
+    bf16, with the product of the input, which FlashRNN leaves to PyTorch. "12 x 64" are 12 heads of 64 units. Kernels
+    that do not compile stand with their error.
+    """
+    return beside_flashrnn(settings, "triton_fused")
+
+
+def compiled_recurrences(settings):
+    """Layers with heads, beside FlashRNN's CUDA kernels
+
+    The same layers. FlashRNN compiles these kernels by CUDA's compiler, which takes minutes or fails: the last part.
+    """
+    return beside_flashrnn(settings, "cuda_fused")
 
 
 DIAGONAL = (1, 65536, 256, 256)  # rows, steps, inputs, hidden size
@@ -320,3 +330,4 @@ def diagonals(settings):
 
 
 PARTS = {"layers": layers, "floats": floats, "recurrences": recurrences, "diagonals": diagonals}
+LAST_PARTS = {"compiled_recurrences": compiled_recurrences}

@@ -33,13 +33,16 @@ class Settings:
 
 @dataclasses.dataclass
 class Contender:
-    """A layer: `forward` returns y, `training` the gradient of x. `read` makes a tensor in float64 of either."""
+    """A layer: `forward` returns y, `training` the gradient of x. `read` makes a tensor in float64 of either.
+
+    `read` is None for a layer of another cell: its result has to be finite and of the right shape, and has no error.
+    """
 
     name: str
     forward: Callable
     training: Callable | None = None
     kind: str = "f32"  # a key of TOLERANCES
-    read: Callable = torch.Tensor.double
+    read: Callable | None = torch.Tensor.double
 
 
 def version(package):
@@ -141,11 +144,19 @@ def verdict(contender, exact, training):
     """The error of a result, and why it gets no time, if so."""
     call = contender.training if training else contender.forward
     try:
-        off = error(contender.read(call()), exact)
+        result = call()
+        if contender.read is None:
+            usable = result.shape == exact.shape and bool(torch.isfinite(result).all())
+            return None, "" if usable else "wrong: another shape, or not finite"
+        off = error(contender.read(result), exact)
     except Exception as failure:  # whatever a peer throws
         return None, reason(failure)
     limit = TOLERANCES[contender.kind] * (4 if training else 1)
     return off, "" if off <= limit else f"wrong: off by {off:.1e}"
+
+
+def rounded(error):
+    return "–" if error is None else f"{error:.0e}"
 
 
 def compare(what, contenders, exact_y, exact_dx, settings):
@@ -165,7 +176,7 @@ def compare(what, contenders, exact_y, exact_dx, settings):
         calls = {index: (contender.training if training else contender.forward)
                  for index, (contender, _) in enumerate(right)}
         if settings.check:
-            rows += [f"| {label} | | {contender.name}, {contender.kind} | | | {why or f'{off:.0e}'} |"
+            rows += [f"| {label} | | {contender.name}, {contender.kind} | | | {why or rounded(off)} |"
                      for contender, off, why in judged]
             continue
         times = in_turns(calls, settings) if calls else {}
@@ -186,7 +197,7 @@ def lines(label, best, refused):
         if name == OURS:
             continue
         cells = [label, f"{shown(times)}, {kind}", name, f"{shown(peers)}, {peer_kind}", f"{peer / ours:.2f}",
-                 f"{off:.0e}, {peer_off:.0e}"]
+                 f"{rounded(off)}, {rounded(peer_off)}"]
         strong = "**" if peer < ours else ""
         rows.append("| " + " | ".join(f"{strong}{cell}{strong}" for cell in cells) + " |")
     for name, why in refused.items():

@@ -195,6 +195,14 @@ class LogMinGRU(torch.nn.Module):
         return ((decay + torch.logcumsumexp(log_candidate - softplus(-k) - decay, 1)).exp().to(x.dtype),)
 
 
+def in_double(module, x, dy):
+    """y and the gradient of x in float64. The module becomes one of float64."""
+    given = x.double().requires_grad_()
+    y = module.double()(given)[0]
+    y.backward(dy.double())
+    return y.detach(), given.grad
+
+
 def minimal(settings):
     """Layers of minGRU
 
@@ -213,13 +221,10 @@ def minimal(settings):
                 layer = penstock.torch.MinGRU(size, size, bias=candidate == "linear", batch_first=True,
                                               candidate=candidate).to(settings.device, DTYPES[kind])  # fmt: skip
                 double = LogMinGRU(layer) if candidate == "positive" else LinearMinGRU(layer, looped)
-                given = x.double().requires_grad_()
-                y = double.double()(given)[0]
-                y.backward(dy.double())
                 found = [Contender(OURS, inferred(layer, x), trained(layer, x, dy), kind),
                          *contenders(layer, x, dy, kind, settings.device)]
                 what = f"{candidate}, {kind}: {batch}, {steps}, {size}"
-                rows += compare(what, found, y.detach(), given.grad, settings)
+                rows += compare(what, found, *in_double(double, x, dy), settings)
     return table(rows, "minGRU: B, T, I = H")
 
 
@@ -276,34 +281,38 @@ def other_cells(settings):
 
     Not the same function: a layer of mLSTM (product of the input and mlstm_kernels' chunkwise kernel) and one of
     Mamba-2 (mamba_ssm, whole, with its convolution, gate and output product) beside a layer of minGRU, bf16. Their
-    states are matrices, and they compute more. Their results are not compared here.
+    states are matrices, and they compute more. Their results only have to be finite; minGRU's are compared.
     """
     if settings.device == "cpu":
         return "Their kernels are for GPUs."
-    batch, steps, size = 8, settings.steps(4096), 1024
+    shape = 8, settings.steps(4096), 1024
     torch.manual_seed(0)
-    x, dy = (torch.randn(batch, steps, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    layer = penstock.torch.MinGRU(size, size, batch_first=True).to("cuda", torch.bfloat16)
     modules = {}
     kernels = optional("mlstm_kernels.torch.chunkwise", "mlstm_kernels")
     if kernels:
         import functools
 
         kernel = functools.partial(kernels.registry["triton_xl_chunk"], autocast_kernel_dtype=torch.bfloat16)
-        modules[f"mLSTM, 4 heads, mlstm_kernels {version('mlstm_kernels')}"] = (MLSTM(kernel, size, 4), lambda y: y[0])
+        module = MLSTM(kernel, shape[-1], 4)
+        modules[f"mLSTM, 4 heads, mlstm_kernels {version('mlstm_kernels')}"] = module, lambda y: y[0]
     mamba = mamba2()
     if mamba:
         fast = optional("causal_conv1d", "causal-conv1d") is not None
-        module = mamba.Mamba2(size, expand=1, use_mem_eff_path=fast)
-        modules[f"Mamba-2, {named('mamba-ssm')}" + ("" if fast else ", convolution by PyTorch")] = (module, lambda y: y)
+        module = mamba.Mamba2(shape[-1], expand=1, use_mem_eff_path=fast)
+        modules[f"Mamba-2, {named('mamba-ssm')}" + ("" if fast else ", convolution by PyTorch")] = module, lambda y: y
+    return table(beside_mingru(modules, *shape, settings), "width: B, T, I = H")
+
+
+def beside_mingru(modules, batch, steps, size, settings):
+    """Rows of a minGRU and of modules of other cells, {name: (module, function of its result that gives y)}, in bf16."""
+    layer = penstock.torch.MinGRU(size, size, batch_first=True, candidate="linear").to(settings.device, torch.bfloat16)
+    x, dy = (torch.randn(batch, steps, size, device=settings.device, dtype=torch.bfloat16) for _ in range(2))
     contenders = [Contender(OURS, inferred(layer, x), trained(layer, x, dy), "bf16")]
     for name, (module, take) in modules.items():
-        module.to("cuda", torch.bfloat16)
-        contenders.append(Contender(name, inferred(module, x, take), trained(module, x, dy, take), "bf16",
-                                    read=torch.zeros_like))
-    nothing = torch.full_like(x, torch.inf, dtype=torch.double)  # no error is large beside it: nothing is compared
-    rows = compare(f"{batch}, {steps}, {size}", contenders, nothing, nothing, settings)
-    return table(rows, "width: B, T, I = H")
+        module.to(settings.device, torch.bfloat16)
+        contenders.append(Contender(name, inferred(module, x, take), trained(module, x, dy, take), "bf16", read=None))
+    exact = in_double(LinearMinGRU(layer, looped), x, dy)
+    return compare(f"{batch}, {steps}, {size}", contenders, *exact, settings)
 
 
 END = 0.03  # probability that an episode ends with a step

@@ -72,6 +72,25 @@ def test_training_compares_gradients_of_those_that_have_them():
     assert [row.split("|")[1].strip("* ") for row in rows] == ["a layer, forward"] * 2 + ["a layer, training"]
 
 
+def test_another_cell_is_timed_if_its_result_is_finite():
+    def row_of(result):
+        return rows_of(Contender(OURS, after(2, EXACT)), Contender("other", after(5, result), read=None))[0]
+
+    assert row_of(EXACT * 2).endswith("| 2.50 | 0e+00, – |")
+    for result in (torch.full_like(EXACT, torch.nan), EXACT[:, 1:]):
+        assert "| other | no time: wrong: another shape, or not finite |" in row_of(result)
+
+
+def test_other_cells_have_times_beside_a_mingru():
+    pytest.importorskip("penstock")
+    import scans
+
+    cells = {"LSTM of torch.nn": (torch.nn.LSTM(16, 16, batch_first=True), lambda y: y[0])}
+    rows = scans.beside_mingru(cells, 2, 8, 16, measuring.Settings("cpu", 1, 0.001, quick=True))
+    assert [row.count("no time") for row in rows] == [0, 0]
+    assert all(re.search(r"bf16 \| [\d.]+(\*\*)? \| (\*\*)?\de-\d\d, –", row) for row in rows), rows
+
+
 def test_a_package_that_is_missing_is_named():
     assert measuring.optional("no_such_module", "no-such-package") is None
     assert "no-such-package (not installed)" in measuring.left_out()
