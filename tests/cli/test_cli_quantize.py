@@ -88,7 +88,7 @@ def test_what_is_refused(folder, tmp_path):
         "quantize", "text.safetensors", "--data", "text.txt", "--max-loss", -1, "-o", "e.safetensors", expect=2, cwd=folder
     ).err
     (tmp_path / "empty.txt").write_bytes(b"x")
-    assert "there is nothing to score" in run(
+    assert "there is nothing to score: give a text of at least 2 bytes" in run(
         "quantize", "text.safetensors", "--data", tmp_path / "empty.txt", "-o", "f.safetensors", expect=1, cwd=folder
     ).err
     (tmp_path / "wrong.csv").write_text("a,b\n1,2\n3,4\n")

@@ -216,6 +216,13 @@ std::vector<double> surprises(const Model& model, const std::string& path, const
   return bits;
 }
 
+/// What a file needs for a score.
+std::string least_data(const Model& model) {
+  if (model.data().task == Task::language) return "a text of at least 2 bytes";
+  if (model.data().task == Task::classify) return "sequences with labels";
+  return fmt::format("more than the {} rows that the first forecast reads", model.spec().branch_fields().lags + 1);
+}
+
 Measured measure(const Model& model, const std::string& path, Scoring scoring) {
   Measured found;
   if (model.data().task == Task::language) {
@@ -237,7 +244,9 @@ Measured measure(const Model& model, const std::string& path, Scoring scoring) {
     if (score.labels && score.labels->scored > 0) found.error = 1.0 - score.labels->accuracy;
     if (score.columns.empty() && (!score.labels || score.labels->scored == 0)) found.error = std::nan("");
   }
-  if (std::isnan(found.error)) fail(ErrorCode::bad_input, "{}: there is nothing to score", printable(path));
+  if (std::isnan(found.error)) {
+    fail(ErrorCode::bad_input, "{}: there is nothing to score: give {}", printable(path), least_data(model));
+  }
   return found;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <new>
 #include <span>
 #include <string>
@@ -62,6 +63,8 @@ penstock_status call(penstock_error* error, const Body& body) {
     return report(error, status_of(failure.code()), failure.what());
   } catch (const std::bad_alloc&) {
     return report(error, PENSTOCK_OUT_OF_MEMORY, "no memory for the pool");
+  } catch (const std::exception& failure) {  // of the standard library, as a thread that cannot start: none may enter C
+    return report(error, PENSTOCK_UNSUPPORTED, failure.what());
   }
 }
 
