@@ -135,6 +135,7 @@ PENSTOCK_COST(shared_bytes, "direct_shared_bytes", 530);  ///< Bytes per nanosec
 PENSTOCK_COST(sums_bytes, "direct_sums_bytes", 100);      ///< Bytes per nanosecond of sums among the warps of a block
 PENSTOCK_COST(pair_bytes, "direct_pair_bytes", 35);  ///< Bytes per nanosecond of sums among the warps of two blocks
 PENSTOCK_COST(slot, "direct_slot", 475);             ///< The cell, per unit and row of a thread after the first
+PENSTOCK_COST(floats, "direct_floats", 300);         ///< Forward, further time of floats, per unit and row of a thread
 PENSTOCK_COST(step, "direct_step", 1.03);            ///< A step, as a multiple of the sum of its parts
 PENSTOCK_END_COSTS(direct);
 

@@ -157,16 +157,18 @@ struct TeamWork {
   double products = 0;                       // tiles that a core multiplies, three times those of floats
   double others = 0, operands = 0;           // tiles from shared memory: of the matrix, and of what it multiplies
   double warps = 0, slots = 0;               // of a core, and of a thread
+  double floats = 0;                         // forward, units and rows of floats: of a thread
   bool backward = false, alone = false;      // alone: forward without clusters
 };
 
 /// Returns the time of a step with exchange to registers: a sum of costs that were fitted to measurements.
 double direct_step_time(const TeamWork& work, const GpuCosts& cost) {
-  const double parts =
-      cost.direct.exchange + (work.alone ? 0 : cost.direct.clusters) + work.gathered / cost.chip.gathered_bytes +
-      work.requests * cost.direct.request + work.products * cost.direct.tile +
-      work.others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes + work.received / work.received_bytes +
-      (work.slots - 1) * cost.direct.slot + (work.backward ? cost.direct.backward : 0);
+  const double parts = cost.direct.exchange + (work.alone ? 0 : cost.direct.clusters) +
+                       work.gathered / cost.chip.gathered_bytes + work.requests * cost.direct.request +
+                       work.products * cost.direct.tile +
+                       work.others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes +
+                       work.received / work.received_bytes + (work.slots - 1) * cost.direct.slot +
+                       work.floats * cost.direct.floats + (work.backward ? cost.direct.backward : 0);
   return cost.direct.step * parts;
 }
 
@@ -198,6 +200,7 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   work.others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   work.operands = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
   work.slots = c.slots();
+  if (shape.bytes == 4 && !c.backward) work.floats = 8.0 * shape.blocks * shape.rows / shape.threads();
   work.backward = c.backward, work.alone = c.alone();
   const int read = shape.joins_rows() ? 1 : shape.parts_of_team();  // parts of a row
   const double means = shape.mean_exchanges * (cost.chip.means + (c.backward ? cost.chip.back_means : 0)) +
