@@ -5,9 +5,9 @@
 
 #include "call.h"
 #include "frameworks/call_numbers.h"
-#include "memory.h"
 #include "ops.h"
 #include "penstock/recurrent_program.h"
+#include "tape_memory.h"
 #include "views.h"
 
 namespace penstock::torch_ops {

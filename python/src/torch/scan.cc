@@ -4,9 +4,9 @@
 
 #include "call.h"
 #include "frameworks/call_numbers.h"
-#include "memory.h"
 #include "ops.h"
 #include "penstock/scan_program.h"
+#include "tape_memory.h"
 #include "views.h"
 
 namespace penstock::torch_ops {

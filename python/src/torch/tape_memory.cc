@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "tape_memory.h"
 
 #include <algorithm>
 #include <cstddef>
