@@ -42,6 +42,14 @@ def parameter_shapes(cell, inputs, hidden, heads, bias):
     return shapes
 
 
+def starts_again_on_gpu(cell, head, major):
+    """Returns whether kernels of a GPU start rows again at given states: those of scan cells, of clusters and of a chip.
+    `head` is the number of units, `major` the first number of the GPU's compute capability."""
+    # A Hopper holds the matrix of such a head in float32, whichever of these cells it is.
+    dense = major == 9 and head <= 1024 and cell in ("elman", "elman-relu", "gru", "lstm", "slstm")
+    return dense or CELLS[cell][2]
+
+
 class CallNumbers(ctypes.Structure):
     """The numbers that determine the form of a call, as python/src/frameworks/call_numbers.h has them."""
 

@@ -428,20 +428,17 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
     x = autocast_sequence(x)
     is_recorded = _is_recorded()
     form = (cell, layers, bidirectional, batch_first)
-    if x.is_cuda and CELLS[cell][2] and len(states) > 1:  # kernels of scan cells start again at zero, scans suffice
-        states = with_restarts(x, states, rows[2], 1)
-        return _run_op(recurrent.composed, x, weights, states, rows, form, every_state)
     is_transformed = is_recorded or torch._C._are_functorch_transforms_active()
-    if is_transformed or has_tangents(x, states, weights):
+    is_traced = is_transformed or has_tangents(x, states, weights)
+    if is_traced or x.is_cuda:
         states = with_restarts(x, states, rows[2], CELLS[cell][1])
+    if is_traced:
         if is_recorded and torch.onnx.is_in_onnx_export():
             return _onnx.layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state)
         if is_transformed:
             return _run_op(recurrent, x, weights, states, rows, form, every_state)
         with torch.inference_mode(False):  # inference mode would lose tangents
             return _run_op(recurrent.composed, x, weights, states, rows, form, every_state)
-    if x.is_cuda:
-        states = with_restarts(x, states, rows[2], CELLS[cell][1])
     # _any_requires_grad looks into lists, but not into lists of lists.
     if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, *states, *weights)):
         form = (cell, layers, bidirectional, batch_first, True, every_state)

@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
-from .._cell_forms import CELLS
+from .._cell_forms import CELLS, starts_again_on_gpu
 from .._keywords import check_unknown
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
 from ._episodes import before_step, restarts_of, run_episodes, with_restarts
@@ -100,17 +100,13 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
         return self._leaving(self._run(input, states, (lengths, None, reset_mask), every_state), every_state)
 
     def _starts_again(self, device):
-        """Returns whether the kernels start rows again at given states: on a GPU, those of clusters and of a chip,
-        and scans of the terms of a cell."""
-        if device.type != "cuda" or CELLS[self._cell()][2]:
+        """Returns whether the kernels start rows again at given states."""
+        if device.type != "cuda":
             return True
-        if self._noise and self._noise.steps(self.training):
+        if self._noise and self._noise.steps(self.training) and not CELLS[self._cell()][2]:
             return False
-        # A Hopper holds the matrix of such a head in float32, whichever of these cells it is.
-        cells = ("elman", "elman-relu", "gru", "lstm", "slstm")
-        if self._cell() not in cells or self.hidden_size > 1024 * self.num_heads:
-            return False
-        return torch.cuda.get_device_capability(device)[0] == 9
+        head = self.hidden_size // self.num_heads
+        return starts_again_on_gpu(self._cell(), head, torch.cuda.get_device_capability(device)[0])
 
     def _check_reset_to(self, input, lengths, reset_mask):
         """Raises ValueError for arguments that exclude reset_to."""

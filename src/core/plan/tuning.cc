@@ -113,7 +113,8 @@ std::string work_of(const GpuScanProblem& problem) {
                      : problem.computed ? " computed"
                                         : "",
                      problem.learnt > 0 ? fmt::format(" learnt={}", problem.learnt) : "",
-                     form_of(problem.backward, problem.lengths, problem.reset), problem.alignment);
+                     form_of(problem.backward, problem.lengths, problem.reset), problem.alignment) +
+         (problem.restarts ? " restarts" : "");
 }
 
 std::string work_of(const GpuLayerProblem& problem) {

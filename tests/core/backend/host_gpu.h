@@ -22,6 +22,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace host_gpu {
@@ -45,6 +46,7 @@ struct Warp {
 
 struct Meeting {
   int arrived = 0, round = 0;
+  bool all[2] = {};  // what threads said that met, of this round and of the one before
 };
 
 /// An mbarrier.

@@ -124,6 +124,12 @@ inline const std::vector<std::pair<std::string_view, Instruction>>& instructions
       {"st.global.cs.v2", [](O o) { store_words(o[0].pointer(), o + 1, 2); }},
       {"st.global.cs.v4", [](O o) { store_words(o[0].pointer(), o + 1, 4); }},
       {"st.relaxed.gpu.global.v4", [](O o) { store_words(o[0].pointer(), o + 1, 4), machine().made_progress(); }},
+      {"st.relaxed.gpu.global.u64", [](O o) { std::memcpy(o[0].pointer(), &o[1].bits, 8), machine().made_progress(); }},
+      {"ld.relaxed.gpu.global.u64",
+       [](O o) {
+         std::memcpy(o[0].to, o[1].pointer(), 8);
+         machine().yield();
+       }},
       {"st.shared.v2", [](O o) { store_words(machine().at(o[0].word()), o + 1, 2); }},
       {"ld.shared.f32", [](O o) { std::memcpy(o[0].to, machine().at(o[1].word()), 4); }},
       {"st.shared.v4", [](O o) { store_words(machine().at(o[0].word()), o + 1, 4); }},
@@ -301,8 +307,11 @@ template <class T>
 void __stcs(T* p, T value) {
   *p = value;
 }
-/// For places to which one thread adds.
-inline void atomicAdd(float* to, float value) { *to += value; }
+/// For places to which one thread adds; of whole numbers any. Threads give way only where they wait.
+template <class T>
+T atomicAdd(T* to, T value) {
+  return std::exchange(*to, *to + value);
+}
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned which) {
   const std::uint64_t both = a | static_cast<std::uint64_t>(b) << 32;
   unsigned word = 0;
@@ -332,6 +341,13 @@ inline unsigned __ballot_sync(unsigned, bool flag) {
   unsigned mask = 0;
   for (int i = 0; i < host_gpu::kLanes; ++i) mask |= all[i].word[0] << i;
   return mask;
+}
+inline bool __syncthreads_and(bool flag) {
+  host_gpu::Meeting& meeting = host_gpu::machine().block().barriers[0];
+  bool& all = meeting.all[meeting.round & 1];
+  all = flag && (meeting.arrived == 0 || all);
+  __syncthreads();
+  return all;
 }
 inline bool __any_sync(unsigned mask, bool flag) { return __ballot_sync(mask, flag) != 0; }
 template <class A, class B>

@@ -39,7 +39,7 @@ Subject subject(const ScanRule& rule, Storage storage, bool backward, bool ragge
   problem.backward = backward;
   problem.gates = rule.gates, problem.read_back = rule.read_back, problem.computed = rule.computed;
   problem.logarithms = rule.logarithms;
-  problem.lengths = problem.reset = ragged;
+  problem.lengths = problem.reset = problem.restarts = ragged;
   problem.algorithm = plan::ScanAlgorithm::scan;
   return {rule, problem};
 }
@@ -130,7 +130,7 @@ TEST_P(EveryChip, CorrectionsFit) {
     const bool logarithmic = subject.rule.text == given_signed_logs.text && GetParam() == hopper;
     if (subject.rule.text != given_terms.text && !logarithmic) continue;
     if (!takes_next()) continue;
-    subject.problem.algorithm = plan::ScanAlgorithm::direct;
+    subject.problem.algorithm = plan::ScanAlgorithm::direct, subject.problem.restarts = false;
     const plan::GpuScanPlan plan = plan_gpu_scan(subject.problem, chip(GetParam()));
     expect_sound(scan_source(subject.rule, subject.problem, plan, true), GetParam(), plan.threads() * plan.blocks);
   }

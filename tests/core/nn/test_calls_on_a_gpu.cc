@@ -139,12 +139,28 @@ TEST_P(CallsOnAGpu, RefuseTensorsThatOverlapAsACpuDoes) {
 }
 
 TEST_P(CallsOnAGpu, RefuseRestartsWithoutTheirStates) {
-  if (find_cell(GetParam()).scan) GTEST_SKIP() << "rows of its layers start again at zeros on a GPU";
   const std::vector<std::uint8_t> reset(rows * steps, 1);
   Batch again = batch;
   again.reset = reset.data(), again.restarts = Restarts::one;
   expect_error(ErrorCode::invalid_argument, "state_in must not be null on a GPU where rows start again",
                [&] { network.forward(again, x_view, y_view, nullptr, nullptr); });
+}
+
+TEST_P(CallsOnAGpu, SumTheGradientsOfAStateOfAllRows) {
+  const std::vector<std::uint8_t> reset(rows * steps, 1);
+  const auto training = [&](Restarts restarts) {
+    Batch again = batch;
+    again.reset = reset.data(), again.restarts = restarts;
+    Floats state(static_cast<std::size_t>(state_rows(again) * network.state_size())), dstate(state.size());
+    RecurrentTape<float> tape;
+    return launches([&] {
+      network.forward(again, x_view, y_view, state.data(), nullptr, &tape);
+      network.backward(again, x_view, dy_view, nullptr, dx_view, dstate.data(), tape);
+    });
+  };
+  const int zeros = training(Restarts::zeros), sums = static_cast<int>(network.state_size() / hidden);
+  EXPECT_EQ(training(Restarts::one), zeros + sums);
+  EXPECT_EQ(training(Restarts::steps), zeros);
 }
 
 TEST_P(CallsOnAGpu, StatesOfABatchWithoutStepsGoOutAsTheyCameIn) {

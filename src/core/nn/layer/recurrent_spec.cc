@@ -75,10 +75,6 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
           "restarts other than zeros need the flag reset, which says where rows start again");
   require(form.restarts == Restarts::zeros || form.positions == 0,
           "restarts must be zeros for packed rows: give each part of a row as a row with its own state");
-  if (form.restarts != Restarts::zeros && cuda && find_cell(spec.cell).scan) {
-    fail(ErrorCode::unsupported,
-         "restarts must be zeros for scan cells on a GPU: give each part of a row as a row with its own state");
-  }
   ops::check_alignment(form.alignment, form.dtype);
   require(!form.has(CallFlag::every_state) || find_cell(spec.cell).states > 1,
           "the flag every_state must be off for cell {}, which has no state but its output", spec.cell);

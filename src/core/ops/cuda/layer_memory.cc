@@ -135,7 +135,7 @@ StateBlocks::StateBlocks(const Recurrence& shape, const Target& target)
   restarts_.step = steps ? shape.hidden : 0;
 }
 
-cuda::DenseRestarts StateBlocks::given_restarts(cuda::DeviceAddress state_in) const {
+cuda::RestartStates StateBlocks::given_restarts(cuda::DeviceAddress state_in) const {
   require(!has_restarts_ || state_in != 0,
           "state_in must not be null on a GPU where rows start again at given states: these stand in it");
   return restarts(state_in);

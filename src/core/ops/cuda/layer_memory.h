@@ -102,13 +102,13 @@ class StateBlocks {
     leave(call, states, first_pitch_, scratch);
   }
   /// The states of resets behind the first ones, whose address is `states`.
-  cuda::DenseRestarts restarts(cuda::DeviceAddress states) const {
-    cuda::DenseRestarts all = restarts_;
+  cuda::RestartStates restarts(cuda::DeviceAddress states) const {
+    cuda::RestartStates all = restarts_;
     all.data = states == 0 || !has_restarts_ ? 0 : states + block_;
     return all;
   }
   /// As restarts(), for the state_in of a call. Throws if it is null and rows start again at its states.
-  cuda::DenseRestarts given_restarts(cuda::DeviceAddress state_in) const;
+  cuda::RestartStates given_restarts(cuda::DeviceAddress state_in) const;
 
  private:
   cuda::DeviceAddress enter(const Call& call, cuda::DeviceAddress states, std::size_t pitch,
@@ -121,7 +121,7 @@ class StateBlocks {
   Index states_;
   std::size_t block_, pitch_, first_pitch_;  // bytes of one state [B, H], and from one to the next
   bool has_restarts_, copies_;
-  cuda::DenseRestarts restarts_;
+  cuda::RestartStates restarts_;
 };
 
 /// Address that stands in for weights and their gradients while a layer is planned.

@@ -41,6 +41,7 @@ class ScanLayerForward final : public Executable {
         target_(target),
         gate_bytes_(gate_bytes(shape, target)),
         input_(shape, target, false, false),
+        states_(shape, target),
         call_(planned()),
         layer_(gpu_of(target), spec_of(shape, target, false), call_),
         parts_(layer_.parts()) {}
@@ -57,6 +58,7 @@ class ScanLayerForward final : public Executable {
     call_.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
     call_.gates = target_.has(CallFlag::training) ? address_of(memory, Of::tape) : scratch + padded(parts_.products);
     call_.state_in = address_of(memory, Of::state_in);
+    call_.batch.restarts = states_.given_restarts(call_.state_in);
     call_.state_out = address_of(memory, Of::state_out);
     // Memory for itself lies before the scratch, in one workspace.
     layer_.place({0, padded(parts_.passed), scratch - persistent});
@@ -74,6 +76,7 @@ class ScanLayerForward final : public Executable {
     const SequenceStrides& x = input_.strides();
     cuda::LayerForward forward;
     forward.batch = ops::shape_of(batch, target_.packed);
+    forward.batch.restarts = states_.restarts(planned_value);
     forward.x = {static_cast<cuda::DeviceAddress>(input_.alignment()), x.row, x.step};
     forward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
     forward.weights = {weight, shape_.bias != Bias::none ? weight : 0};
@@ -87,6 +90,7 @@ class ScanLayerForward final : public Executable {
   Target target_;
   std::size_t gate_bytes_;
   InputMatrix input_;
+  StateBlocks states_;
   cuda::LayerForward call_;
   cuda::LayerForwardExecutable layer_;
   cuda::WorkspaceParts parts_;
@@ -101,6 +105,7 @@ class ScanLayerBackward final : public Executable {
         target_(target),
         wants_dx_(wants_dx),
         input_(shape, target, true, wants_dx),
+        states_(shape, target),
         gradients_(shape, target),
         call_(planned()),
         layer_(gpu_of(target), spec_of(shape, target, true), call_),
@@ -120,6 +125,7 @@ class ScanLayerBackward final : public Executable {
     call_.y.data = address_of(memory, Of::y);
     call_.dy.data = address_of(memory, Of::dy);
     call_.state_in = address_of(memory, Of::state_in);
+    call_.batch.restarts = states_.given_restarts(call_.state_in);
     call_.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
     call_.gates = address_of(memory, Of::tape);
     call_.dgates = shape_.keep_tape ? scratch + dgates_place() : call_.gates;
@@ -127,6 +133,7 @@ class ScanLayerBackward final : public Executable {
     call_.gradients = {gradients_.address(memory, 0, sums), gradients_.address(memory, 2, sums)};
     if (wants_dx_) call_.dx = input_.enter_dx(call, dx, copies);
     call_.dstate_in = address_of(memory, Of::dstate_in);
+    call_.drestarts = states_.restarts(call_.dstate_in).data;
     layer_.place({0, padded(parts_.passed), scratch - persistent});
     layer_.run(call_, persistent, stream_of(call));
     if (wants_dx_) input_.leave_dx(call, dx, copies);
@@ -146,6 +153,8 @@ class ScanLayerBackward final : public Executable {
     const bool bias = shape_.bias != Bias::none;
     cuda::LayerBackward backward;
     backward.batch = ops::shape_of(batch, target_.packed);
+    backward.batch.restarts = states_.restarts(planned_value);
+    backward.drestarts = backward.batch.restarts.data;
     backward.x = {static_cast<cuda::DeviceAddress>(input_.alignment()), x.row, x.step};
     if (wants_dx_) backward.dx = {static_cast<cuda::DeviceAddress>(input_.dx_alignment()), x.row, x.step};
     backward.add_dx = shape_.add_dx;
@@ -162,6 +171,7 @@ class ScanLayerBackward final : public Executable {
   Target target_;
   bool wants_dx_;
   InputMatrix input_;
+  StateBlocks states_;
   LayerGradients gradients_;
   cuda::LayerBackward call_;
   cuda::LayerBackwardExecutable layer_;

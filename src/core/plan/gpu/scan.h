@@ -49,6 +49,7 @@ struct GpuScanProblem {
   int alignment = 16;
   bool lengths = false;
   bool reset = false;
+  bool restarts = false;  ///< With reset: rows start again at given states.
   ScanAlgorithm algorithm = ScanAlgorithm::automatic;
   bool operator==(const GpuScanProblem&) const = default;
 };

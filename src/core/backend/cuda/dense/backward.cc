@@ -88,7 +88,7 @@ std::size_t DenseBackwardExecutable::drestarts_bytes() const {
 /// of each row.
 void DenseBackwardExecutable::set_drestarts(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream,
                                             DenseBackwardArguments& arguments) const {
-  const DenseRestarts& restarts = call.batch.restarts;
+  const RestartStates& restarts = call.batch.restarts;
   if (call.drestarts == 0) return;
   const Index H = spec_.hidden, rows = problem_.rows, states = plan::cell_traits(spec_.cell).states();
   const DeviceAddress to = restart_sums_ ? workspace + places().drestarts : call.drestarts;

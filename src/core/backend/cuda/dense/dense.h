@@ -33,13 +33,6 @@ struct DenseSpec {
   std::vector<Index> stage_rows = {};
 };
 
-/// States with which rows start again at resets: state k before step t of row b begins at data + k * state + b * row +
-/// t * step, in floats. Strides of 0 share states. No data: zeros.
-struct DenseRestarts {
-  DeviceAddress data = 0;
-  Index state = 0, row = 0, step = 0;
-};
-
 /// Rows and steps of a batch.
 struct DenseBatch {
   Index rows = 1;             ///< B
@@ -58,7 +51,7 @@ struct DenseBatch {
   Index tape_begin = 0;     ///< The first of these steps among those.
   DeviceAddress reset = 0;  ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
-  DenseRestarts restarts = {};
+  RestartStates restarts = {};
 
   bool ragged() const { return lengths != 0 || cu_seqlens != 0; }
   /// Positions (row, step) that have memory.

@@ -95,11 +95,11 @@ void EpilogueExecutable::run(const FusedForward& call, DeviceAddress workspace, 
   const plan::GpuLayerProblem problem = problem_of(call);
   const plan::GpuScanProblem &scan = problem.scan, &prepared = problem_.scan;
   require(call.scan.shape.rule.text == rule_ && scan.storage == prepared.storage && scan.lengths == prepared.lengths &&
-              scan.reset == prepared.reset && scan.alignment >= prepared.alignment &&
-              scan.channels == prepared.channels && scan.rows <= prepared.rows && scan.steps <= prepared.steps &&
-              problem.input == problem_.input && problem.keep_gates == problem_.keep_gates &&
-              problem.input_alignment >= problem_.input_alignment,
-          "the call must have the form that was prepared: rule, storage, lengths, reset mask, channels and inputs, "
+              scan.reset == prepared.reset && scan.restarts == prepared.restarts &&
+              scan.alignment >= prepared.alignment && scan.channels == prepared.channels &&
+              scan.rows <= prepared.rows && scan.steps <= prepared.steps && problem.input == problem_.input &&
+              problem.keep_gates == problem_.keep_gates && problem.input_alignment >= problem_.input_alignment,
+          "the call must have the form that was prepared: rule, storage, lengths, resets, channels and inputs, "
           "gates kept or not, alignments of {} bytes of x and of the rest, and at most {} rows of {} steps",
           problem_.input_alignment, prepared.rows, prepared.steps);
   EpilogueArguments arguments{};

@@ -71,15 +71,14 @@ void FusedExecutable::run(const FusedForward& call, StreamHandle stream) const {
   const Range range("penstock layer forward, fused");
   const plan::GpuLayerProblem problem = problem_of(call);
   const plan::GpuScanProblem& scan = problem.scan;
-  require(
-      call.scan.shape.rule.text == rule_ && scan.storage == problem_.scan.storage &&
-          scan.lengths == problem_.scan.lengths && scan.reset == problem_.scan.reset &&
-          scan.alignment >= problem_.scan.alignment && scan.channels == problem_.scan.channels &&
-          problem.input == problem_.input && problem.keep_gates == problem_.keep_gates &&
-          x_alignment_of(call) >= x_alignment_,
-      "the call must have the form that was prepared: rule, storage, lengths, reset mask, channels and inputs, gates "
-      "kept or not, and alignments of {} bytes of x and {} of the rest",
-      x_alignment_, problem_.scan.alignment);
+  require(call.scan.shape.rule.text == rule_ && scan.storage == problem_.scan.storage &&
+              scan.lengths == problem_.scan.lengths && scan.reset == problem_.scan.reset &&
+              scan.restarts == problem_.scan.restarts && scan.alignment >= problem_.scan.alignment &&
+              scan.channels == problem_.scan.channels && problem.input == problem_.input &&
+              problem.keep_gates == problem_.keep_gates && x_alignment_of(call) >= x_alignment_,
+          "the call must have the form that was prepared: rule, storage, lengths, resets, channels and inputs, gates "
+          "kept or not, and alignments of {} bytes of x and {} of the rest",
+          x_alignment_, problem_.scan.alignment);
   FusedArguments arguments{};
   const Index bytes = plan::size_of(scan.storage);
   arguments.scan = arguments_of_shape(call.scan.shape, plan_, 0);

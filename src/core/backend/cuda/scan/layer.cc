@@ -254,6 +254,15 @@ LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec
                           .alignment = common_alignment(16, {rule_.learnt * spec.hidden * Index{sizeof(float)}})};
     learnt_sums_.emplace(device, sums);
   }
+  if (const RestartStates& restarts = call.batch.restarts; call.drestarts != 0 && restarts.step == 0) {
+    const Index shares = scan_.step_groups(), rows = call.batch.rows;
+    const bool one = restarts.row == 0;
+    restart_sums_.emplace(device, ColumnSums{.storage = plan::Storage::f32,
+                                             .result = plan::Storage::f32,
+                                             .rows = one ? shares * rows : shares,
+                                             .columns = one ? spec.hidden : rows * spec.hidden,
+                                             .alignment = common_alignment(16, {spec.hidden * Index{sizeof(float)}})});
+  }
   places_ = one_after_the_other(parts());
 }
 
@@ -262,9 +271,25 @@ std::size_t LayerBackwardExecutable::dlearnt_bytes() const {
   return padded(static_cast<std::size_t>(scan_.dlearnt_rows() * rule_.learnt * spec_.hidden) * sizeof(float));
 }
 
+std::size_t LayerBackwardExecutable::drestarts_bytes() const {
+  return restart_sums_ ? padded(static_cast<std::size_t>(scan_.dlearnt_rows() * spec_.hidden) * sizeof(float)) : 0;
+}
+
 WorkspaceParts LayerBackwardExecutable::parts() const {
-  const std::size_t sums = padded(products_.sums_bytes()) + padded(learnt_sums_ ? learnt_sums_->workspace_bytes() : 0);
-  return {padded(scan_.workspace_bytes()), sums, std::max(products_.products_bytes(), dlearnt_bytes())};
+  const std::size_t sums = padded(products_.sums_bytes()) + padded(learnt_sums_ ? learnt_sums_->workspace_bytes() : 0) +
+                           padded(restart_sums_ ? restart_sums_->workspace_bytes() : 0);
+  return {padded(scan_.workspace_bytes()), sums,
+          std::max(products_.products_bytes(), dlearnt_bytes() + drestarts_bytes())};
+}
+
+/// Returns where the scan adds the gradients of restarts, zeros at first: at their own place, or as shares of it.
+DeviceAddress LayerBackwardExecutable::clear_drestarts(const LayerBackward& call, DeviceAddress shares,
+                                                       StreamHandle stream) const {
+  if (call.drestarts == 0) return 0;
+  const auto own = static_cast<std::size_t>(call.batch.rows * call.batch.restarts.row) * sizeof(float);
+  const DeviceAddress to = restart_sums_ ? shares : call.drestarts;
+  check(driver().fill_bytes(to, 0, restart_sums_ ? drestarts_bytes() : own, stream), "clearing gradients of states");
+  return to;
 }
 
 void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -276,7 +301,13 @@ void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress works
     scan.dlearnt = workspace + places_.products;
     check(driver().fill_bytes(scan.dlearnt, 0, dlearnt_bytes(), stream), "clearing gradients of learnt vectors");
   }
+  const DeviceAddress shares = workspace + places_.products + dlearnt_bytes();
+  scan.drestarts = clear_drestarts(call, shares, stream);
   scan_.run(scan, workspace + places_.passed, stream);
+  if (scan.drestarts != 0 && restart_sums_) {
+    const std::size_t counters = parts().sums - padded(restart_sums_->workspace_bytes());
+    restart_sums_->run(shares, call.drestarts, workspace + places_.sums + counters, stream);
+  }
   if (learnt_sums_) {
     learnt_sums_->run(scan.dlearnt, learnt_of(call.gradients.bias, spec_, rule_, spec_.gradients),
                       workspace + places_.sums + padded(products_.sums_bytes()), stream);

@@ -65,6 +65,7 @@ struct LayerBackward {
   DeviceAddress state_in = 0;  ///< As of the forward pass
   DeviceAddress dstate_out = 0;
   DeviceAddress dstate_in = 0;  ///< Written unless 0
+  DeviceAddress drestarts = 0;  ///< Written unless 0, with the strides of batch.restarts
 };
 
 /// The positions of a batch as rows of one matrix: how many, how far apart in x, and how rows and steps of a matrix
@@ -141,13 +142,15 @@ class LayerBackwardExecutable {
 
  private:
   std::size_t dlearnt_bytes() const;
+  std::size_t drestarts_bytes() const;
+  DeviceAddress clear_drestarts(const LayerBackward& call, DeviceAddress shares, StreamHandle stream) const;
 
   LayerSpec spec_;
   ScanRule rule_;
   ScanExecutable scan_;
   MatrixRows positions_;
   GradientProducts products_;
-  std::optional<SumColumnsExecutable> learnt_sums_;
+  std::optional<SumColumnsExecutable> learnt_sums_, restart_sums_;
   bool wants_dx_;
   WorkspacePlaces places_;
 };

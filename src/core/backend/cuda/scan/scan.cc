@@ -102,38 +102,15 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   problem.channels = shape.channels;
   problem.backward = is_backward(call);
   problem.lengths = shape.lengths != 0 || shape.cu_seqlens != 0;
-  problem.reset = shape.reset != 0;
+  problem.reset = shape.reset != 0, problem.restarts = shape.restarts.data != 0;
+  require(!problem.restarts || (problem.reset && shape.cu_seqlens == 0 && !shape.corrects),
+          "restarts need a reset mask, and neither packed rows nor corrections");
   problem.algorithm = shape.corrects ? plan::ScanAlgorithm::direct : shape.algorithm;
   for (const NamedSequence& named : sequences_of(call)) {
     check_sequence(named, shape);
     problem.alignment = std::min(problem.alignment, sequence_alignment(named.sequence, plan::size_of(shape.storage)));
   }
   return problem;
-}
-
-void set_tensors(ScanArguments& arguments, const ScanForward& call) {
-  const Index bytes = plan::size_of(call.shape.storage);
-  set_all(arguments.in, call.terms, call.shape.rule.gates, bytes);
-  arguments.out[0] = tensor_of(call.y, bytes);
-  arguments.state_in = device_pointer<const float>(call.state_in);
-  arguments.state_out = device_pointer<float>(call.state_out);
-  arguments.earlier = device_pointer<const float>(call.earlier);
-  arguments.descending = call.shape.reverse ? 1 : 0;
-}
-
-void set_tensors(ScanArguments& arguments, const ScanBackward& call) {
-  const Index bytes = plan::size_of(call.shape.storage);
-  const ScanRule& rule = call.shape.rule;
-  set_all(arguments.in, call.terms, rule.read_back, bytes);
-  arguments.in[rule.read_back] = tensor_of(call.y, bytes);
-  arguments.in[rule.read_back + 1] = tensor_of(call.dy, bytes);
-  set_all(arguments.out, call.dterms, rule.gates, bytes);
-  arguments.state_in = device_pointer<const float>(call.dstate_out);
-  arguments.state_out = device_pointer<float>(call.dstate_in);
-  arguments.earlier = device_pointer<const float>(call.earlier);
-  arguments.entry = device_pointer<const float>(call.state_in);
-  arguments.dlearnt = device_pointer<float>(call.dlearnt);
-  arguments.descending = call.shape.reverse ? 0 : 1;
 }
 
 }  // namespace
@@ -151,7 +128,8 @@ given::ScanTile scan_tile(const plan::GpuScanProblem& problem, const plan::GpuSc
           .groups = plan.groups,
           .steps = plan.steps,
           .lengths = problem.lengths,
-          .reset = problem.reset};
+          .reset = problem.reset,
+          .restarts = problem.restarts};
 }
 
 KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan,
@@ -202,10 +180,10 @@ void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHan
   const Range range(problem_.backward ? "penstock scan backward" : "penstock scan forward");
   const plan::GpuScanProblem problem = problem_of(call);
   require(call.shape.rule.text == rule_ && problem.storage == problem_.storage && problem.lengths == problem_.lengths &&
-              problem.reset == problem_.reset && call.shape.corrects == corrects_ &&
-              problem.alignment >= problem_.alignment && problem.channels == problem_.channels &&
-              problem.rows <= problem_.rows && problem.steps <= problem_.steps,
-          "the call must have the form that was prepared: rule, storage, lengths, reset mask and channels, an "
+              problem.reset == problem_.reset && problem.restarts == problem_.restarts &&
+              call.shape.corrects == corrects_ && problem.alignment >= problem_.alignment &&
+              problem.channels == problem_.channels && problem.rows <= problem_.rows && problem.steps <= problem_.steps,
+          "the call must have the form that was prepared: rule, storage, lengths, resets and channels, an "
           "alignment of {} "
           "bytes, and at most {} rows of {} steps",
           problem_.alignment, problem_.rows, problem_.steps);

@@ -21,6 +21,13 @@ struct DeviceSequence {
   Index step_stride = 0;
 };
 
+/// States with which rows start again at resets: state k before step t of row b begins at data + k * state + b * row +
+/// t * step, in floats. Strides of 0 share states. No data: zeros.
+struct RestartStates {
+  DeviceAddress data = 0;
+  Index state = 0, row = 0, step = 0;
+};
+
 /// Shape that the two passes of a linear recurrence share.
 struct ScanShape {
   ScanRule rule = given_terms;
@@ -35,9 +42,10 @@ struct ScanShape {
   DeviceAddress lengths = 0;     ///< int64 [B] or 0; what lies beyond a row's length becomes zero in the outputs.
   DeviceAddress cu_seqlens = 0;  ///< int64 [B + 1] or 0, instead of lengths.
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
-  DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero clears the state before a step.
+  DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero starts the state again before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
-  DeviceAddress learnt = 0;  ///< [K, C] in the storage, of rules with learnt vectors.
+  RestartStates restarts = {};  ///< With `reset`, not in packed rows and corrections.
+  DeviceAddress learnt = 0;     ///< [K, C] in the storage, of rules with learnt vectors.
   plan::ScanAlgorithm algorithm =
       plan::ScanAlgorithm::automatic;  ///< Algorithm of the executable; a call need not say it.
 };
@@ -68,6 +76,9 @@ struct ScanBackward {
   /// float [dlearnt_rows(), K, C], zero before: added to, so that its rows add up to the gradients of the learnt
   /// vectors. 0: not wanted.
   DeviceAddress dlearnt = 0;
+  /// Zeros, to which the gradients of restarts are added; 0: not wanted. Those of `restarts.step` have its strides.
+  /// Others are float [step_groups(), B, C], shares that add up to them.
+  DeviceAddress drestarts = 0;
 };
 
 /// A recurrence of one form, planned, compiled and ready to run. Running allocates nothing, waits for nothing, and can
@@ -89,6 +100,8 @@ class ScanExecutable {
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   /// Rows of ScanBackward::dlearnt.
   Index dlearnt_rows() const { return problem_.rows * step_groups(); }
+  /// Returns how many groups of steps that a thread runs at once a row has.
+  Index step_groups() const { return (problem_.steps + plan_.steps - 1) / plan_.steps; }
 
   /// The call may have other addresses and strides than the one planned for, of the same alignment or better, and no
   /// more rows, steps or channels. Throws Error(invalid_argument) otherwise.
@@ -98,8 +111,6 @@ class ScanExecutable {
  private:
   template <class Call>
   void prepare(Device& device, const Call& call, const plan::GpuScanPlan& plan);
-  /// How many groups of steps that a thread runs at once a row has.
-  Index step_groups() const { return (problem_.steps + plan_.steps - 1) / plan_.steps; }
   template <class Call>
   void launch(const Call& call, DeviceAddress workspace, StreamHandle stream) const;
 

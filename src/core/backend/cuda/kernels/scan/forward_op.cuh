@@ -62,6 +62,11 @@ struct TermsChoice<false> {
   using Type = RemadeTerms;
 };
 
+/// Returns the state after a step before which it starts again.
+PENSTOCK_DEVICE float Restarted(const Span& span, int k, int i, float a, float b) {
+  return kRestarts ? Gain<Rule>::advance(a, span.restart(k, i), b) : b;
+}
+
 template <class Terms>
 struct ForwardOpOver {
   static constexpr int kInputs = Rule::gates;
@@ -79,12 +84,12 @@ struct ForwardOpOver {
 
   __device__ __forceinline__ void compose(const Span& span, int k, float (&gain)[kVector],
                                           float (&offset)[kVector]) const {
-    const bool clear = kReset && (span.resets >> k & 1);
+    const bool again = span.starts_again(k);
     for (int i = 0; i < kVector; ++i) {
       float a, b;
       terms.get(k, i, a, b);
-      offset[i] = clear ? b : Gain<Rule>::advance(a, offset[i], b);
-      gain[i] = clear ? Gain<Rule>::reset() : Gain<Rule>::together(gain[i], a);
+      offset[i] = again ? Restarted(span, k, i, a, b) : Gain<Rule>::advance(a, offset[i], b);
+      gain[i] = again ? Gain<Rule>::reset() : Gain<Rule>::together(gain[i], a);
     }
   }
 
@@ -95,11 +100,11 @@ struct ForwardOpOver {
   }
 
   __device__ __forceinline__ void step(const Span& span, int k, float (&state)[kVector]) {
-    const bool clear = kReset && (span.resets >> k & 1);
+    const bool again = span.starts_again(k);
     for (int i = 0; i < kVector; ++i) {
       float a, b;
       terms.get(k, i, a, b);
-      state[i] = clear ? b : Gain<Rule>::advance(a, state[i], b);
+      state[i] = again ? Restarted(span, k, i, a, b) : Gain<Rule>::advance(a, state[i], b);
     }
     Values::of(state).store(out);
     out += out_stride;

@@ -5,12 +5,13 @@
 
 /// How the threads of a block share a tile, and what the rows of every scan may have.
 struct ScanTile {
-  int vector;   ///< Neighbouring channels of a thread.
-  int lanes;    ///< Threads along the channels.
-  int groups;   ///< Such groups of threads: of the steps of a chunk, or (direct) of rows and tiles of channels.
-  int steps;    ///< Steps of a thread at once.
-  int lengths;  ///< Rows have lengths.
-  int reset;    ///< A mask clears states.
+  int vector;        ///< Neighbouring channels of a thread.
+  int lanes;         ///< Threads along the channels.
+  int groups;        ///< Such groups of threads: of the steps of a chunk, or (direct) of rows and tiles of channels.
+  int steps;         ///< Steps of a thread at once.
+  int lengths;       ///< Rows have lengths.
+  int reset;         ///< A mask says where states start again.
+  int restarts = 0;  ///< With states that the call gives; else with zeros.
 };
 
 /// A scan of values that lie in memory.

@@ -31,9 +31,14 @@ struct ScanArguments {
   const long long* cu_seqlens;  // [B + 1] or null: row b is the steps cu_seqlens[b] .. cu_seqlens[b + 1] of row 0
   const unsigned char* reset;   // [B, T] or null
   long long reset_row_stride, reset_step_stride;
-  ScanHeader* header;  // then the states, then the gains of all chunks
-  long long steps;     // T; packed rows: the steps of all rows together
-  int channels;        // C
+  const float* restarts;  // states with which rows start again at resets: at row * restart_row + step * restart_step
+  long long restart_row, restart_step;
+  float*
+      drestarts;  // backward passes: zeros, to which gradients of restarts are added, or null; no threads share a place
+  long long drestart_group, drestart_row, drestart_step;  // drestart_group: from kSteps steps of a row to the next
+  ScanHeader* header;                                     // then the states, then the gains of all chunks
+  long long steps;                                        // T; packed rows: the steps of all rows together
+  int channels;                                           // C
   int channel_tiles;
   int chains;      // B * channel_tiles
   unsigned tiles;  // chains * chunks

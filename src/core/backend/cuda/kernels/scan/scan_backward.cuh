@@ -48,11 +48,11 @@ struct BackwardOp {
 
   __device__ __forceinline__ void compose(const Span& span, int k, float (&gain)[kVector],
                                           float (&offset)[kVector]) const {
-    const bool clear = kReset && (span.resets >> k & 1);
+    const bool again = span.starts_again(k);
     for (int i = 0; i < kVector; ++i) {
       const float of_step = gain_of(k, i);
-      offset[i] = clear ? 0.0f : Gain<Rule>::advance(of_step, dy[k].get(i) + offset[i], 0.0f);
-      gain[i] = clear ? Gain<Rule>::reset() : Gain<Rule>::together(gain[i], of_step);
+      offset[i] = again ? 0.0f : Gain<Rule>::advance(of_step, dy[k].get(i) + offset[i], 0.0f);
+      gain[i] = again ? Gain<Rule>::reset() : Gain<Rule>::together(gain[i], of_step);
     }
   }
 
@@ -73,19 +73,21 @@ struct BackwardOp {
   }
 
   __device__ __forceinline__ void step(const Span& span, int k, float (&state)[kVector]) {
-    const bool clear = kReset && (span.resets >> k & 1);
+    const bool again = span.starts_again(k);
     float gradient[Rule::gates][kVector];
     for (int i = 0; i < kVector; ++i) {
       float previous = before[k].get(i);
       if (k == entry_step && entry != nullptr) previous = entry[i];
+      if (kRestarts && again) previous = span.restart(k, i);
       const float db = dy[k].get(i) + state[i];
-      const float da = clear ? 0.0f : db * previous;
+      const float da = again && !kRestarts ? 0.0f : db * previous;
       float wx[Rule::gates], dwx[Rule::gates];
       values_of(k, i, wx);
       AffineBackward<Rule>(wx, learnt.of[i], da, db, dwx, dlearnt.of[i]);
 #pragma unroll
       for (int g = 0; g < Rule::gates; ++g) gradient[g][i] = dwx[g];
-      state[i] = clear ? 0.0f : Gain<Rule>::advance(gain_of(k, i), db, 0.0f);
+      state[i] = again && !kRestarts ? 0.0f : Gain<Rule>::advance(gain_of(k, i), db, 0.0f);
+      if (kRestarts && again) span.add_drestart(k, i, state[i]), state[i] = 0.0f;
     }
 #pragma unroll
     for (int g = 0; g < Rule::gates; ++g) {

@@ -6,7 +6,7 @@
 
 constexpr int kVector = kPass.tile.vector, kLanes = kPass.tile.lanes, kGroups = kPass.tile.groups,
               kSteps = kPass.tile.steps;
-constexpr bool kLengths = kPass.tile.lengths, kReset = kPass.tile.reset;
+constexpr bool kLengths = kPass.tile.lengths, kReset = kPass.tile.reset, kRestarts = kPass.tile.restarts;
 constexpr int kThreads = kLanes * kGroups;
 constexpr int kTileChannels = kLanes * kVector;
 static_assert(kSteps <= 32, "resets are the bits of a word");
@@ -51,8 +51,9 @@ struct Span {
   int channel, tile_channel;  // of C and of the tile: the first one of this thread
   bool active;                // the channel exists
   int valid;                  // steps of this thread that exist
-  unsigned resets;            // bit k: the state is cleared before step k
+  unsigned resets;            // bit k: the state starts again before step k
   bool descending;
+  const ScanArguments* given;  // with kRestarts
 
   /// Sets what depends on the chunk.
   __device__ __forceinline__ void move_to(const ScanArguments& args, int first, int group) {
@@ -60,6 +61,7 @@ struct Span {
     begin = chunk_begin + group * kSteps;
     valid = active ? min(max(length - begin, 0), kSteps) : 0;
     resets = 0;
+    if constexpr (kRestarts) given = &args;
     if constexpr (kReset) {
       for (int k = 0; k < valid; ++k) {
         const Index t = first_row_step + time(begin + k);
@@ -67,6 +69,20 @@ struct Span {
         resets |= (reset != 0 ? 1u : 0u) << k;
       }
     }
+  }
+
+  __device__ __forceinline__ bool starts_again(int k) const { return kReset && (resets >> k & 1); }
+
+  /// Returns the state of a channel with which the row starts again before step k.
+  __device__ float restart(int k, int i) const {
+    if constexpr (!kRestarts) return 0.0f;
+    return given->restarts[row * given->restart_row + time(begin + k) * given->restart_step + channel + i];
+  }
+  /// Adds to the gradient of restart().
+  __device__ void add_drestart(int k, int i, float gradient) const {
+    if (!kRestarts || given->drestarts == nullptr) return;
+    given->drestarts[begin / kSteps * given->drestart_group + row * given->drestart_row +
+                     time(begin + k) * given->drestart_step + channel + i] += gradient;
   }
 
   /// Index in T of a step of the recurrence; steps beyond the length are padding and count upwards.
