@@ -20,7 +20,7 @@ from jax_checks import (  # noqa: E402
 
 import penstock.jax as pj  # noqa: E402
 from penstock import reference  # noqa: E402
-from penstock.jax import _primitives  # noqa: E402
+from penstock.jax import _forms, _primitives  # noqa: E402
 from penstock.jax._forms import LayersForm  # noqa: E402
 
 
@@ -287,15 +287,18 @@ def test_restarts_in_other_layouts():
     assert_alike(pj.lstm(x, weights, reset_mask=MASK, reset_to=zeros), pj.lstm(x, weights, reset_mask=MASK))
 
 
-def test_the_parts_that_a_gpu_runs_are_the_rows(monkeypatch):
+@pytest.mark.parametrize(("cell", "generation", "cuts"), [("lstm", 8, True), ("lstm", 9, False), ("mingru", 8, False)])
+def test_a_gpu_cuts_rows_only_where_its_kernels_do_not_start_them_again(cell, generation, cuts, monkeypatch):
     """With the CPU's handler, which takes packed rows, too."""
-    x, weights = make("lstm")
+    x, weights = make(cell)
     x = x.swapaxes(0, 1)
     start, to = states_for(2, (1, 3, 4)), states_for(2, (1, 4))
+    start, to = (each if cell == "lstm" else each[0] for each in (start, to))
+    every = {"every_state": True} if cell == "lstm" else {}
 
     def results(x):  # a new function, which JAX compiles anew
         def layer(x, weights, start, to):
-            return pj.lstm(x, weights, start, reset_mask=MASK.T, reset_to=to, every_state=True, time_major=True)
+            return pj.recurrent(x, weights, start, cell=cell, reset_mask=MASK.T, reset_to=to, time_major=True, **every)
 
         given = x, weights, start, to
         return layer(*given), jax.grad(lambda *each: mixed(layer(*each)), (0, 1, 2, 3))(*given)
@@ -308,6 +311,7 @@ def test_the_parts_that_a_gpu_runs_are_the_rows(monkeypatch):
         parts.append(found[2])
         return found
 
+    monkeypatch.setattr(_forms, "generations", lambda: [generation])
     monkeypatch.setattr(LayersForm, "handled", cut)
     monkeypatch.setattr(LayersForm, "numbers", lambda form, inputs, gpu=-1: (*numbers(form, inputs, 0)[:-1], -1))
     jax.clear_caches()
@@ -317,7 +321,7 @@ def test_the_parts_that_a_gpu_runs_are_the_rows(monkeypatch):
     finally:
         jax.clear_caches()
         _primitives._compiled.cache_clear()
-    assert parts and all(parts)
+    assert parts and all((part is not None) == cuts for part in parts)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 0.05), (jnp.float16, 0.01)])

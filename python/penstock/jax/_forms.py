@@ -1,6 +1,7 @@
 """The two kinds of calls, layers and scans: shapes of their arrays, the handlers' arguments, and the axes of rows.
 
-On a GPU, a call that restarts at given states runs each part of a row between two restarts as a packed row. XLA needs
+Where kernels of a GPU do not start rows again at given states, each part of a row between two restarts is a packed row.
+XLA needs
 the number of parts when it compiles, so there are as many packed rows as positions, and those behind the parts have no
 steps.
 """
@@ -11,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._cell_forms import CELLS
+from .._cell_forms import CELLS, starts_again_on_gpu
 from ..errors import Unsupported
 from . import _plain
-from ._library import gpus, recurrent_bytes, scan_bytes
+from ._library import generations, gpus, recurrent_bytes, scan_bytes
 
 #: Dtypes of sequences and weights, and their numbers in the library.
 TYPES = {"float32": 0, "float64": 1, "bfloat16": 2, "float16": 3}
@@ -178,13 +179,18 @@ class LayersForm:
         """Returns what a backward pass needs of the outputs of a forward pass in training."""
         return [outputs[0], outputs[-1]]
 
+    def cuts(self, inputs):
+        """Returns whether a GPU runs Parts."""
+        head = inputs[1].shape[0] // CELLS[self.cell][0] // self.heads
+        return self.restarts and not all(starts_again_on_gpu(self.cell, head, major) for major in generations())
+
     def numbers(self, inputs, gpu=-1):
-        """Returns the numbers of the call for the library; on a GPU, those of a call of Parts if it restarts."""
+        """Returns the numbers of the call for the library; on a GPU, those of a call of Parts if it has them."""
         x, w = inputs[:2]
         rows, steps = (x.shape[1], x.shape[0]) if self.time_major else x.shape[:2]
         gates, _, scans = CELLS[self.cell]
         biases = self.each - (1 if scans else 2)
-        cut = self.restarts and gpu >= 0
+        cut = gpu >= 0 and self.cuts(inputs)
         positions = rows * steps if cut else 0
         restarts = 0 if cut or not self.restarts else 2 if inputs[self.floats - 1].shape[3] == 2 else 3
         numbers = (
@@ -224,11 +230,11 @@ class LayersForm:
         return found
 
     def handled(self, inputs, extra, platform):
-        """Returns the arguments and the attributes of a handler, the parts that a GPU runs if the call restarts, and the
+        """Returns the arguments and the attributes of a handler, the parts that a GPU runs if it cuts rows, and the
         function that maps gradients of the handler's states to those of the call's."""
         parts, arguments, gradients = None, list(inputs), None
         if self.restarts:
-            parts = Parts(inputs[-1], self.time_major) if platform == "cuda" else None
+            parts = Parts(inputs[-1], self.time_major) if platform == "cuda" and self.cuts(inputs) else None
             entering, pull = jax.vjp(parts.states_before if parts else _behind, inputs[-2])
             arguments[-2], gradients = entering, lambda found: pull(found)[0]
         if parts:

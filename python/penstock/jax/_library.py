@@ -35,6 +35,14 @@ def gpus():
         return [0]
 
 
+def generations():
+    """Returns the first number of the compute capability of each GPU of this process, 0 without any."""
+    try:
+        return [int(device.compute_capability.split(".")[0]) for device in jax.local_devices(backend="cuda")]
+    except RuntimeError:
+        return [0]
+
+
 def _bytes(function, *given, count):
     """Returns `count` sizes of memory. Raises the library's error for a call that is not possible."""
     sizes, message = (ctypes.c_int64 * count)(), ctypes.create_string_buffer(1000)
