@@ -137,7 +137,9 @@ class NetworkSession {
   /// follow from inputs with the same names of extents, and are 1 otherwise, unless `shapes` has the state by the name
   /// of its input. Throws Error: invalid_argument for a missing, unknown or wrong shape; unsupported or bad_input, with
   /// node, operator and reason, if the network cannot run with these shapes.
-  explicit NetworkSession(const Network& network, const NetworkShapes& shapes = {});
+  /// With `transforms`, convolutions whose filters are those of a windowed Fourier transform run as fast transforms, as
+  /// in a SessionPool. Their answers differ by rounding from those of the products, which the C runtime computes.
+  explicit NetworkSession(const Network& network, const NetworkShapes& shapes = {}, bool transforms = false);
   ~NetworkSession();
   NetworkSession(NetworkSession&& other) noexcept;
   NetworkSession& operator=(NetworkSession&& other) noexcept;

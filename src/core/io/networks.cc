@@ -18,6 +18,7 @@
 #include "network/input_shapes.h"
 #include "network/network_reader.h"
 #include "network/session.h"
+#include "network/spectrum.h"
 #include "penstock/file_writer.h"
 #include "penstock/network.h"
 #include "penstock/rtneural.h"
@@ -187,11 +188,14 @@ struct NetworkSession::Impl {
   std::shared_ptr<const network::Program> program;
   std::unique_ptr<network::Session> session;
   Ports inputs, outputs;
+  bool transforms;
 
-  Impl(std::shared_ptr<const Network::Impl> network, const NetworkShapes& shapes) : of(std::move(network)) {
+  Impl(std::shared_ptr<const Network::Impl> network, const NetworkShapes& shapes, bool by_transforms)
+      : of(std::move(network)), transforms(by_transforms) {
     choose_kernels();
     const std::vector<network::Shape> all = complete(shapes);
-    require_ok(network::Program::prepare(of->network, all, program), of->source);
+    const auto prepare_spectrum = transforms ? &network::prepare_spectrum : nullptr;
+    require_ok(network::Program::prepare(of->network, all, program, prepare_spectrum), of->source);
     open();
     const network::Network& whole = *of->network;
     for (std::size_t i = 0; i < whole.inputs.size(); ++i) {
@@ -211,7 +215,12 @@ struct NetworkSession::Impl {
       outputs.positions.push_back(i);
     }
   }
-  Impl(const Impl& other) : of(other.of), program(other.program), inputs(other.inputs), outputs(other.outputs) {
+  Impl(const Impl& other)
+      : of(other.of),
+        program(other.program),
+        inputs(other.inputs),
+        outputs(other.outputs),
+        transforms(other.transforms) {
     open();
     std::vector<std::byte> state(other.session->state_bytes());
     other.session->read_state(state.data());
@@ -238,8 +247,8 @@ struct NetworkSession::Impl {
   }
 };
 
-NetworkSession::NetworkSession(const Network& network, const NetworkShapes& shapes)
-    : impl_(std::make_unique<Impl>(network.impl_, shapes)) {}
+NetworkSession::NetworkSession(const Network& network, const NetworkShapes& shapes, bool transforms)
+    : impl_(std::make_unique<Impl>(network.impl_, shapes, transforms)) {}
 NetworkSession::NetworkSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 NetworkSession::~NetworkSession() = default;
 NetworkSession::NetworkSession(NetworkSession&& other) noexcept = default;
@@ -310,7 +319,7 @@ void NetworkSession::set_state(std::span<const std::byte> state) {
 }
 
 NetworkSession NetworkSession::clone(const NetworkShapes& shapes) const {
-  NetworkSession other(std::make_unique<Impl>(impl_->of, shapes));
+  NetworkSession other(std::make_unique<Impl>(impl_->of, shapes, impl_->transforms));
   const std::size_t bytes = impl_->session->state_bytes(), needed = other.impl_->session->state_bytes();
   require(bytes == needed, "shapes: the state has {} bytes, and {} with these shapes: open another session", bytes,
           needed);

@@ -376,6 +376,8 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
     return p.refuse("the bias has shape " + text_of(p.shape(2)) + ", not [" + text_of(maps) + "]");
   }
   PENSTOCK_TRY(p.write(0, Type::f32, shape));
+  const PrepareSpectrum prepare_spectrum = p.kernels().prepare_spectrum;
+  if (prepare_spectrum != nullptr && weights != nullptr && prepare_spectrum(p, windows, weights)) return {};
   Step& step = p.step;
   plan->rows = windows.h.out + windows.h.reach() - 1, plan->columns = windows.w.out + windows.w.reach() - 1;
   const Index panel = p.kernels().panel_columns, inner = plan->inner();
@@ -413,10 +415,8 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
     if (weights != nullptr) step.packed.own().assign(weights, weights + maps * inner);
   }
   const bool tiled = plan->tile_rows > 0;
-  p.run(plan->few ? &run_windows
-        : tiled   ? &run_tiles
-                  : &run_maps_at_offsets,
-        static_cast<std::size_t>(scratch) * sizeof(float));
+  const Run run = plan->few ? &run_windows : tiled ? &run_tiles : &run_maps_at_offsets;
+  p.run(run, static_cast<std::size_t>(scratch) * sizeof(float));
   if (p.known(2) != nullptr) step.bias.assign(p.known_floats(2), p.known_floats(2) + maps);
   step.takes_ending = true;
   if (weights != nullptr && (!p.has(2) || p.known(2) != nullptr))

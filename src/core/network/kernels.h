@@ -137,6 +137,11 @@ struct CellGates {
   RowKernels row;  ///< Of some built-in cells with one phase; null: of none.
 };
 
+class Preparation;
+struct Windows;
+/// See network/spectrum.h.
+using PrepareSpectrum = bool (*)(Preparation& p, const Windows& windows, const float* weights);
+
 /// The loops of float operators for one instruction set.
 struct Kernels {
   /// y [n] = f(x [n]); y may be x.
@@ -171,6 +176,8 @@ struct Kernels {
   /// Packs whole numbers [columns, inner] of -128 to 127 to byte_panels(inner, columns) floats.
   void (*pack_bytes)(Index inner, Index columns, const float* weights, float* to) = nullptr;
   Index (*byte_panels)(Index inner, Index columns) = nullptr;
+
+  PrepareSpectrum prepare_spectrum = nullptr;  ///< Null where convolutions are products.
 };
 
 // Each fills in its own members for the instruction set in use.

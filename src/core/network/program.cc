@@ -9,8 +9,9 @@ Program::Program(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Program::~Program() = default;
 
 Status Program::prepare(std::shared_ptr<const Network> network, std::span<const Shape> inputs,
-                        std::shared_ptr<const Program>& program) {
+                        std::shared_ptr<const Program>& program, PrepareSpectrum prepare_spectrum) {
   auto impl = std::make_unique<Impl>();
+  impl->kernels.prepare_spectrum = prepare_spectrum;
   impl->network = std::move(network);
   PENSTOCK_TRY(Builder(*impl, *impl->network).build(inputs));
   program = std::shared_ptr<const Program>(new Program(std::move(impl)));

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "network/kernels.h"
 #include "network/network.h"
 #include "network/status.h"
 
@@ -16,8 +17,9 @@ class Program {
  public:
   /// Prepares a network for the shapes of its inputs, in the order of Network::inputs. Returns a Status that names the
   /// node and its operator if a shape does not fit or an operator is unknown. Packs weights; allocates.
+  /// `prepare_spectrum`: of Kernels.
   static Status prepare(std::shared_ptr<const Network> network, std::span<const Shape> inputs,
-                        std::shared_ptr<const Program>& program);
+                        std::shared_ptr<const Program>& program, PrepareSpectrum prepare_spectrum = nullptr);
   ~Program();
 
   const Network& network() const;

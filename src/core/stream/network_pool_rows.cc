@@ -91,7 +91,7 @@ RowsNetwork find_rows(const Network& network, const NetworkShapes& shapes, std::
   for (const auto& [name, shape] : shapes) {
     require(rows.alone.contains(name), "shapes: there is no input or state {}", in_quotes(name));
   }
-  for (const Index count : {1, 2}) prepared.emplace_back(network, rows.shapes(count));
+  for (const Index count : {1, 2}) prepared.emplace_back(network, rows.shapes(count), true);
   const NetworkSession &one = prepared[0], &two = prepared[1];
   for (std::size_t i = 0; i < one.outputs().size(); ++i) {
     const NetworkTensor& alone = one.outputs()[i];
@@ -214,7 +214,7 @@ PoolForm form_of(const Network& network, const NetworkShapes& shapes, Index capa
   NetworkPoolRows pair(rows, (*sessions)[1].clone(), 2);
   require_independent(pair, form);
   for (const Index size : form.sizes) {
-    if (size > 2) sessions->emplace_back(network, rows->shapes(size));
+    if (size > 2) sessions->emplace_back(network, rows->shapes(size), true);
   }
   form.batches = [rows, sessions, sizes = form.sizes] {
     std::vector<std::unique_ptr<PoolRows>> batches;

@@ -93,8 +93,8 @@ struct Running {
   std::shared_ptr<const Program> program;
   std::unique_ptr<Session> session;
 
-  Running(const Network& network, const std::vector<Shape>& shapes) {
-    status = Program::prepare(std::make_shared<const Network>(network), shapes, program);
+  Running(const Network& network, const std::vector<Shape>& shapes, PrepareSpectrum prepare_spectrum = nullptr) {
+    status = Program::prepare(std::make_shared<const Network>(network), shapes, program, prepare_spectrum);
     if (status.ok()) status = Session::open(program, nullptr, session);
   }
   void set(std::size_t input, const Tensor& tensor) {

@@ -44,7 +44,7 @@ QuantizedNetwork quantize(const Network&, const std::function<double(const Netwo
   no_networks();
 }
 
-NetworkSession::NetworkSession(const Network&, const NetworkShapes&) { no_networks(); }
+NetworkSession::NetworkSession(const Network&, const NetworkShapes&, bool) { no_networks(); }
 NetworkSession::~NetworkSession() = default;
 NetworkSession::NetworkSession(NetworkSession&&) noexcept = default;
 NetworkSession& NetworkSession::operator=(NetworkSession&&) noexcept = default;

@@ -1,0 +1,139 @@
+// Convolutions by a fast Fourier transform: as near to sums in double as products with the filters, with the same bits
+// for a row in any batch; other filters are multiplied.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "backend/cpu/instruction_sets.h"
+#include "network/network_maker.h"
+#include "network/spectrum.h"
+
+namespace penstock::network {
+namespace {
+
+struct Case {
+  Index images, samples, size, stride, bins;
+  Index before = 0, after = 0;
+  double sign = -1;
+
+  Index frames() const { return (samples + before + after - size) / stride + 1; }
+  std::string text() const { return std::to_string(size) + " by " + std::to_string(images); }
+};
+
+constexpr Case kCases[] = {
+    {1, 640, 256, 128, 129},         {7, 640, 256, 128, 129},         {16, 160, 64, 32, 33, 0, 0, 1},
+    {100, 96, 64, 32, 20},           {3, 200, 64, 9, 33, 3, 9},       {2, 1500, 512, 160, 257, 256, 256},
+    {1, 4000, 1024, 512, 400, 7, 0}, {5, 300, 128, 60, 65, 0, 20, 1}, {1, 20'000, 4096, 2000, 64},
+};
+
+/// [2 bins, 1, size]: a window that is not symmetric times cosines and sines.
+std::vector<float> filters_of(const Case& of) {
+  std::vector<float> filters;
+  for (Index map = 0; map < 2 * of.bins; ++map) {
+    for (Index n = 0; n < of.size; ++n) {
+      const double t = static_cast<double>(n) / static_cast<double>(of.size);
+      const double window = std::pow(std::sin(std::numbers::pi * t), 2) * (1 + t) + 0.01;
+      const double angle =
+          2 * std::numbers::pi * static_cast<double>(map % of.bins * n % of.size) / static_cast<double>(of.size);
+      filters.push_back(static_cast<float>(window * (map < of.bins ? std::cos(angle) : of.sign * std::sin(angle))));
+    }
+  }
+  return filters;
+}
+
+/// The result [images, maps, frames].
+std::vector<float> result_of(const Case& of, const Tensor& x, const std::vector<float>& filters, bool by_transforms) {
+  Maker maker;
+  const int filter = maker.constant(floats({2 * of.bins, 1, of.size}, filters));
+  const std::vector<Attribute> attributes = {{"strides", {of.stride}}, {"pads", {of.before, of.after}}};
+  maker.output(maker.node("Conv", {maker.input("x", x.shape), filter}, attributes));
+  Running running(maker.network, {x.shape}, by_transforms ? &prepare_spectrum : nullptr);
+  EXPECT_TRUE(running.status.ok()) << running.status.text;
+  running.set(0, x);
+  running.session->run();
+  return running.output(0).as<float>();
+}
+
+/// The root mean square of the distance from sums in double, over some of the maps.
+double distance(const Case& of, const std::vector<float>& x, const std::vector<float>& filters,
+                const std::vector<float>& y) {
+  const Index maps = 2 * of.bins, frames = of.frames();
+  double sum = 0;
+  Index count = 0;
+  for (Index image = 0; image < of.images; ++image) {
+    for (Index map = image % 3; map < maps; map += 1 + maps / 40) {
+      for (Index frame = 0; frame < frames; ++frame, ++count) {
+        double expected = 0;
+        for (Index n = 0; n < of.size; ++n) {
+          const Index at = frame * of.stride + n - of.before;
+          if (at >= 0 && at < of.samples) {
+            expected += static_cast<double>(x[image * of.samples + at]) * filters[map * of.size + n];
+          }
+        }
+        sum += std::pow(y[(image * maps + map) * frames + frame] - expected, 2);
+      }
+    }
+  }
+  return std::sqrt(sum / static_cast<double>(count));
+}
+
+class Spectra : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  void SetUp() override { cpu::use_isa(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(, Spectra, ::testing::ValuesIn(cpu::available_isas()),
+                         [](const auto& isa) { return std::string(isa.param); });
+
+TEST_P(Spectra, AreAsExactAsProducts) {
+  for (const Case& of : kCases) {
+    const Tensor x = noise({of.images, 1, of.samples}, 3);
+    const std::vector<float> filters = filters_of(of);
+    const std::vector<float> y = result_of(of, x, filters, true), products = result_of(of, x, filters, false);
+    ASSERT_EQ(y.size(), products.size()) << of.text();
+    EXPECT_TRUE(y != products) << of.text() << " was not transformed";
+    const double own = distance(of, x.as<float>(), filters, y);
+    EXPECT_LE(own, distance(of, x.as<float>(), filters, products)) << of.text();
+  }
+}
+
+TEST_P(Spectra, OfARowDoNotDependOnOthers) {
+  Case of{100, 640, 256, 128, 129};
+  const std::vector<float> filters = filters_of(of);
+  Tensor all = noise({of.images, 1, of.samples}, 5);
+  const std::vector<float> values = all.as<float>(), whole = result_of(of, all, filters, true);
+  for (const Index images : {1, 7, 16}) {
+    Case part = of;
+    part.images = images;
+    const Index first = 3 * of.samples, size = images * of.samples, results = 2 * of.bins * of.frames();
+    const Tensor x =
+        floats({images, 1, of.samples}, std::vector<float>(values.begin() + first, values.begin() + first + size));
+    const std::vector<float> y = result_of(part, x, filters, true);
+    const std::vector<float> expected(whole.begin() + 3 * results, whole.begin() + (3 + images) * results);
+    EXPECT_TRUE(y == expected) << images;
+  }
+}
+
+TEST_P(Spectra, OtherFiltersAreMultiplied) {
+  const Case of{7, 640, 256, 128, 129};
+  const Tensor x = noise({of.images, 1, of.samples}, 6);
+  const auto are_products = [&](const std::vector<float>& filters) {
+    return result_of(of, x, filters, false) == result_of(of, x, filters, true);
+  };
+  std::vector<float> filters = filters_of(of);
+  EXPECT_FALSE(are_products(filters));
+  for (const std::size_t at : {std::size_t{300}, filters.size() - 1}) {
+    filters = filters_of(of);
+    filters[at] += 1e-5f;
+    EXPECT_TRUE(are_products(filters)) << at;
+  }
+  filters = filters_of(of);
+  for (std::size_t i = 0; i < filters.size() / 2; ++i) std::swap(filters[i], filters[filters.size() / 2 + i]);
+  EXPECT_TRUE(are_products(filters));
+  EXPECT_TRUE(are_products(std::vector<float>(filters.size(), 0.0f)));
+}
+
+}  // namespace
+}  // namespace penstock::network
