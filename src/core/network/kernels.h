@@ -69,8 +69,8 @@ struct Product {
   const float* b = nullptr;
   const Index* offset = nullptr;
   Index b_row = 0, b_column = 1;
-  const float* row_bias = nullptr;     ///< [rows], or null
-  const float* column_bias = nullptr;  ///< [columns], or null
+  const float* row_bias = nullptr;     ///< [rows], with offsets only; or null
+  const float* column_bias = nullptr;  ///< [columns], without offsets only; or null
   float* c = nullptr;
   Index c_stride = 0;
   /// Without offsets: takes panels of b from the last to the first. A product that is repeated finds some of b in a

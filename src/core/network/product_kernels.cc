@@ -20,25 +20,26 @@ namespace {
 constexpr int kVectors = 4;
 /// As many rows as leave registers for the vectors of b.
 constexpr int kMostRows = HWY_TARGET == HWY_AVX3 ? 6 : 3;
+/// Products that are summed before c takes the sum: rounding errors grow with the length of sums. A part of a panel
+/// stays in the first cache for all rows.
+constexpr Index kPart = 128;
+constexpr float kZeros[kVectors * Lanes<float>::lanes] = {};
 
-/// A tile of c. A single vector may have fewer lanes.
+/// The part of a tile of c that begins with product `begin`. A single vector may have fewer lanes.
 template <int rows, int vectors, bool indirect>
-HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Index count) {
+HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Index count, Index begin) {
   using V = Simd;
   using L = Lanes<float>;
   V sums[rows][vectors];
   const auto last = [&](int) { return vectors == 1 ? count : L::lanes; };
-  for (int v = 0; v < vectors; ++v) {
-    const Index at = column + v * L::lanes;
-    const V start = job.column_bias != nullptr ? L::load(job.column_bias + at, last(v)) : V(0.0f);
-    for (int r = 0; r < rows; ++r) {
-      sums[r][v] = job.row_bias != nullptr ? start + V(job.row_bias[row + r]) : start;
-    }
+  const float* const start = begin == 0 && job.row_bias != nullptr ? job.row_bias + row : kZeros;
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < vectors; ++v) sums[r][v] = indirect ? V(start[r]) : V(0.0f);
   }
   const float* a = job.a + row * job.a_stride;
   const Index in_panel = column % (kVectors * L::lanes);
-  const float* b = job.b + (column - in_panel) * job.b_column + in_panel;
-  const Index a_stride = job.a_stride, b_row = job.b_row;
+  const Index a_stride = job.a_stride, b_row = job.b_row, end = std::min(begin + kPart, job.inner);
+  const float* b = job.b + (column - in_panel) * job.b_column + in_panel + (indirect ? 0 : begin * b_row);
   const auto add = [&](const float* of_b, Index k, Index lanes) HWY_ATTR {
     V factor[vectors];
     HWY_UNROLL(4)
@@ -53,7 +54,7 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
     }
   };
   const auto loop = [&](Index lanes) HWY_ATTR {
-    for (Index k = 0; k < job.inner; ++k) {
+    for (Index k = begin; k < end; ++k) {
       add(indirect ? b + job.offset[k] : b, k, lanes);
       if (!indirect) b += b_row;
     }
@@ -64,26 +65,36 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
   } else {
     count == L::lanes ? loop(L::lanes) : loop(count);
   }
-  for (int r = 0; r < rows; ++r) {
-    float* c = job.c + (row + r) * job.c_stride + column;
-    for (int v = 0; v < vectors; ++v) L::store(sums[r][v], c + v * L::lanes, last(v));
+  float* c = job.c + row * job.c_stride + column;
+  const float* before = begin > 0 ? c : job.column_bias != nullptr ? job.column_bias + column : kZeros;
+  const Index before_stride = begin > 0 ? job.c_stride : 0;
+  for (int r = 0; r < rows; ++r, c += job.c_stride, before += before_stride) {
+    for (int v = 0; v < vectors; ++v) {
+      L::store(sums[r][v] + L::load(before + v * L::lanes, last(v)), c + v * L::lanes, last(v));
+    }
   }
 }
 
 /// Returns the number of rows that it computes. Five are four and one, which saves the code of six tiles.
 template <int vectors, bool indirect, int rows = kMostRows>
-HWY_INLINE Index MultiplyRows(const Product& job, Index row, Index column, Index count) {
+HWY_INLINE Index MultiplyRows(const Product& job, Index row, Index column, Index count, Index begin) {
   if constexpr (rows > 1) {
     constexpr int fewer = rows == 6 ? 4 : rows - 1;
-    if (job.rows - row < rows) return MultiplyRows<vectors, indirect, fewer>(job, row, column, count);
+    if (job.rows - row < rows) {
+      return MultiplyRows<vectors, indirect, fewer>(job, row, column, count, begin);
+    }
   }
-  MultiplyTile<rows, vectors, indirect>(job, row, column, count);
+  MultiplyTile<rows, vectors, indirect>(job, row, column, count, begin);
   return rows;
 }
 
 template <int vectors, bool indirect>
 HWY_INLINE void MultiplyColumns(const Product& job, Index column, Index count) {
-  for (Index row = 0; row < job.rows;) row += MultiplyRows<vectors, indirect>(job, row, column, count);
+  Index begin = 0;
+  do {
+    for (Index row = 0; row < job.rows;) row += MultiplyRows<vectors, indirect>(job, row, column, count, begin);
+    begin += kPart;
+  } while (begin < job.inner);
 }
 
 template <bool indirect>
@@ -120,7 +131,7 @@ void MultiplyColumn(const Product& job) {
       const Index count = std::min<Index>(L::lanes, job.inner - k);
       sum = MulAdd(L::load(a + k, count), L::load(job.b + k, count), sum);
     }
-    job.c[row * job.c_stride] = L::sum(sum) + (job.row_bias != nullptr ? bias + job.row_bias[row] : bias);
+    job.c[row * job.c_stride] = L::sum(sum) + bias;
   }
 }
 
