@@ -143,8 +143,8 @@ HWY_INLINE void RowProduct(const float* a, Index inner, const float* panel, V (&
 
 /// Units [first, first + width * lanes) of step t. `others`: the states but h, padded.
 template <class V, class Cell, int width>
-HWY_INLINE void RowBlock(const RowSteps& job, Index t, Index first, const float* h, float* next_h,
-                         float* const* others) {
+HWY_NOINLINE void RowBlock(const RowSteps& job, Index t, Index first, const float* h, float* next_h,
+                           float* const* others) {
   using L = SimdLanes<V>;
   constexpr int G = Cell::gates, S = Cell::states, vectors = G * width;
   const Index hidden = job.hidden;
@@ -188,32 +188,43 @@ HWY_NOINLINE void CopyRow(Index hidden, const float* from, Index room, float* to
   }
 }
 
+template <class V, class Cell>
+HWY_NOINLINE void RunSteps(const RowSteps& job) {
+  const RowBlocks<V> blocks(job.hidden);
+  float* states[Cell::states];
+  Unrolled<Cell::states>([&](auto k) HWY_ATTR {
+    states[k] = job.in_place ? job.last[k] : job.spare + (1 + k) * blocks.padded;
+    if (!job.in_place) CopyRow<V>(job.hidden, job.first[k], blocks.padded, states[k]);
+  });
+  // A single block reads all of h before it writes.
+  float *h = states[0], *next_h = blocks.count == 1 ? h : job.spare;
+  bool backwards = job.backwards;
+  for (Index t = 0; t < job.steps; ++t, backwards = !backwards) {
+    for (Index i = 0; i < blocks.count; ++i) {
+      blocks.visit(backwards ? blocks.count - 1 - i : i, [&](auto width, Index first) HWY_ATTR {
+        RowBlock<V, Cell, decltype(width)::value>(job, t, first, h, next_h, states + 1);
+      });
+    }
+    std::swap(h, next_h);
+    if (job.head != nullptr) job.y[t] = HeadOf<V>(job, h);
+  }
+  Unrolled<Cell::states>([&](auto k) HWY_ATTR {
+    const float* const from = k == 0 ? h : states[k];
+    const Index room = job.in_place ? blocks.padded : job.hidden;
+    if (job.last[k] != nullptr && job.last[k] != from) CopyRow<V>(job.hidden, from, room, job.last[k]);
+  });
+}
+
 template <class Cell>
 void RunRow(const RowSteps& job) {
   WithRowVectors(job.hidden, [&](auto tag) HWY_ATTR {
     using V = typename decltype(tag)::type;
     const RowBlocks<V> blocks(job.hidden);
-    float* states[Cell::states];
-    Unrolled<Cell::states>([&](auto k) HWY_ATTR {
-      states[k] = job.in_place ? job.last[k] : job.spare + (1 + k) * blocks.padded;
-      if (!job.in_place) CopyRow<V>(job.hidden, job.first[k], blocks.padded, states[k]);
+    if (job.steps > 1 || !job.in_place || blocks.count > 1) return RunSteps<V, Cell>(job);
+    // Single samples of a small layer have no time for more than this.
+    blocks.visit(0, [&](auto width, Index) HWY_ATTR {
+      RowBlock<V, Cell, decltype(width)::value>(job, 0, 0, job.last[0], job.last[0], job.last + 1);
     });
-    // A single block reads all of h before it writes.
-    float *h = states[0], *next_h = blocks.count == 1 ? h : job.spare;
-    bool backwards = job.backwards;
-    for (Index t = 0; t < job.steps; ++t, backwards = !backwards) {
-      for (Index i = 0; i < blocks.count; ++i) {
-        blocks.visit(backwards ? blocks.count - 1 - i : i, [&](auto width, Index first) HWY_ATTR {
-          RowBlock<V, Cell, decltype(width)::value>(job, t, first, h, next_h, states + 1);
-        });
-      }
-      std::swap(h, next_h);
-      if (job.head != nullptr) job.y[t] = HeadOf<V>(job, h);
-    }
-    Unrolled<Cell::states>([&](auto k) HWY_ATTR {
-      const float* const from = k == 0 ? h : states[k];
-      const Index room = job.in_place ? blocks.padded : job.hidden;
-      if (job.last[k] != nullptr && job.last[k] != from) CopyRow<V>(job.hidden, from, room, job.last[k]);
-    });
+    if (job.head != nullptr) *job.y = HeadOf<V>(job, job.last[0]);
   });
 }

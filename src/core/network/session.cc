@@ -12,8 +12,11 @@
 namespace penstock::network {
 
 Session::Session(std::shared_ptr<const Program> program, void* memory)
-    : program_(std::move(program)), memory_(static_cast<std::byte*>(memory)) {
-  std::memset(memory_, 0, program_->workspace_bytes());
+    : program_(std::move(program)),
+      memory_{static_cast<std::byte*>(memory), program_->impl_->kernels},
+      steps_(program_->impl_->steps),
+      copied_(program_->impl_->copied) {
+  std::memset(memory_.base, 0, program_->workspace_bytes());
 }
 
 Status Session::open(std::shared_ptr<const Program> program, void* memory, std::unique_ptr<Session>& session) {
@@ -35,31 +38,26 @@ Status Session::open(std::shared_ptr<const Program> program, void* memory, std::
   return {};
 }
 
-void* Session::input(std::size_t position) { return memory_ + program_->impl_->inputs[position].place.offset; }
+void* Session::input(std::size_t position) { return memory_.base + program_->impl_->inputs[position].place.offset; }
 
-const void* Session::output(std::size_t position) const {
-  const Place& place = program_->impl_->outputs[position].place;
-  return place.constant != nullptr ? place.constant : memory_ + place.offset;
-}
+const void* Session::output(std::size_t position) const { return memory_.at(program_->impl_->outputs[position].place); }
 
 void Session::run() {
   const WithDenormals as_zeros(DenormalMode::zeros());
-  const Program::Impl& program = *program_->impl_;
-  const Memory memory{memory_, program.kernels};
-  for (const Step& step : program.steps) step.run(step, memory);
-  for (const Carried& state : program.copied) {
-    std::memcpy(memory_ + state.input, memory.at(state.output), state.bytes);
+  for (const Step& step : steps_) step.run(step, memory_);
+  for (const Carried& state : copied_) {
+    std::memcpy(memory_.base + state.input, memory_.at(state.output), state.bytes);
   }
 }
 
 void Session::reset() {
-  for (const Carried& state : program_->impl_->states) std::memset(memory_ + state.input, 0, state.bytes);
+  for (const Carried& state : program_->impl_->states) std::memset(memory_.base + state.input, 0, state.bytes);
 }
 
 void Session::read_state(void* bytes) const {
   auto* to = static_cast<std::byte*>(bytes);
   for (const Carried& state : program_->impl_->states) {
-    std::memcpy(to, memory_ + state.input, state.bytes);
+    std::memcpy(to, memory_.base + state.input, state.bytes);
     to += state.bytes;
   }
 }
@@ -67,14 +65,14 @@ void Session::read_state(void* bytes) const {
 void Session::write_state(const void* bytes) {
   const auto* from = static_cast<const std::byte*>(bytes);
   for (const Carried& state : program_->impl_->states) {
-    std::memcpy(memory_ + state.input, from, state.bytes);
+    std::memcpy(memory_.base + state.input, from, state.bytes);
     from += state.bytes;
   }
 }
 
 void Session::take_state(const Session& other) {
   for (const Carried& state : program_->impl_->states) {
-    std::memcpy(memory_ + state.input, other.memory_ + state.input, state.bytes);
+    std::memcpy(memory_.base + state.input, other.memory_.base + state.input, state.bytes);
   }
 }
 

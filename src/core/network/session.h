@@ -2,8 +2,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
-#include "network/program.h"
+#include "network/program_impl.h"
 
 namespace penstock::network {
 
@@ -34,7 +35,10 @@ class Session {
  private:
   std::shared_ptr<const Program> program_;
   std::unique_ptr<std::byte[]> own_;
-  std::byte* memory_;
+  // What run() takes of the program, without pointers on the way: single samples wait for each.
+  Memory memory_;
+  std::span<const Step> steps_;
+  std::span<const Carried> copied_;
 };
 
 }  // namespace penstock::network

@@ -42,6 +42,15 @@ penstock_status run(penstock_session* handle, const Value* inputs, std::size_t c
   });
 }
 
+/// What quick_step() leaves to do. A function of its own, because single samples have no time for its arguments.
+[[gnu::noinline, gnu::cold]] penstock_status finish_step(penstock_session* handle, Session::Quick quick,
+                                                         const float* features, std::size_t count, float* outputs,
+                                                         std::size_t size, penstock_error* error) {
+  if (quick == Session::Quick::no) return run(handle, features, count, outputs, size, Span::step, error);
+  return with_session(handle, error,
+                      [&](Session& session, Failure& failure) { return session.reject(0, outputs, failure); });
+}
+
 }  // namespace
 }  // namespace penstock::runtime
 
@@ -79,14 +88,12 @@ penstock_status penstock_session_close(penstock_session* session, penstock_error
 penstock_status penstock_session_step(penstock_session* session, const float* features, size_t count, float* outputs,
                                       size_t size, penstock_error* error) {
   auto* const open = static_cast<Session*>(find_object(HandleKind::session, session));
+  auto quick = Session::Quick::no;
   if (open != nullptr && features != nullptr && outputs != nullptr) {
-    const Session::Quick quick = open->quick_step(features, count, outputs, size);
+    quick = open->quick_step(features, count, outputs, size);
     if (quick == Session::Quick::done) return PENSTOCK_OK;
-    if (quick == Session::Quick::failed) {
-      return call(error, [&](Failure& failure) { return open->reject(0, outputs, failure); });
-    }
   }
-  return run(session, features, count, outputs, size, Span::step, error);
+  return finish_step(session, quick, features, count, outputs, size, error);
 }
 
 penstock_status penstock_session_step_token(penstock_session* session, int32_t token, float* outputs, size_t size,

@@ -12,9 +12,11 @@ inline bool is_finite(float value) {
   return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
-/// Returns whether is(value) holds for all values. It nearly always does, so there is no branch for each value.
+/// Returns whether is(value) holds for all values. Where there are several, it has no branch for each: it nearly always
+/// does.
 template <class Is>
 bool holds_for_all(const float* values, std::size_t count, const Is& is) {
+  if (count == 1) return is(*values);
   int others = 0;
   for (std::size_t i = 0; i < count; ++i) others |= static_cast<int>(!is(values[i]));
   return others == 0;
