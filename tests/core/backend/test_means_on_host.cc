@@ -449,6 +449,10 @@ std::vector<Case> cases() {
        Restarts::steps},
       {"chip_restarts_with_means", chip, Storage::f32, 33, 1, 5, 5, true, true, true, false, false, false,
        Restarts::rows},
+      {"cluster_odd_halves", cluster, Storage::bf16, 37, 1, 5, 5, true, false, false, true, false, true},
+      {"cluster_even_halves", cluster, Storage::bf16, 42, 2, 5, 9, true, true, false, false, false, true},
+      {"chip_odd_halves", chip, Storage::bf16, 77, 1, 5, 7, true, true, false, false, false, true},
+      {"chip_even_halves", chip, Storage::bf16, 42, 1, 9, 6, true, false, false, false, false, true},
       {"cluster_256_rows", cluster, Storage::bf16, 256, 1, 16, 2},
   };
 }

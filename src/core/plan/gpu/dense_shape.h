@@ -31,10 +31,13 @@ int other_registers(const Candidate& c, const OtherRegisters& of, const GpuDense
   const int products = tiles * 4 * shape.chains(tiles) + c.operand_registers();
   const int sums = std::max(products, c.polled_registers()) + of.tile_m * c.tiles_m();
   const int resets = (problem.reset ? of_reset : 0) + (problem.restarts ? of_restarts + 2 * shape.states : 0);
-  int slot = more + of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + resets;
+  // Single halves wait for a step in registers, with a pointer.
+  const int values = c.backward ? shape.gates * (shape.split ? 2 : 1) + 2 : shape.gates;
+  const int ahead = problem.alignment == 2 ? values + 2 : 0;
+  int slot = more + ahead + of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + resets;
   if (c.backward) slot += shape.states + 4 * ((shape.read_pieces() + 7) / 8);
   return of.thread + sums + (shape.bytes == 4 ? of_float_parts : 0) + slot +
-         (further ? *further + resets : slot) * (c.slots() - 1);
+         (further ? *further + resets + ahead : slot) * (c.slots() - 1);
 }
 
 /// Returns the number of k-tiles of R that fit the registers of a thread; -1 if `other` are too many. `registers` is

@@ -54,12 +54,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     // Operands, sums and gradients come here only later.
     constexpr int front = kChip.chip_matrix_at(true) - ClusterShape::start;
     constexpr int back = kSharedBytes - kChip.chip_sums_at(true);
-    constexpr int at_once = kWhole ? TilesAtOnce(front > back ? front : back, kWarps) : 0;
+    constexpr int at_once = TilesAtOnce(front > back ? front : back, kWarps);
     if constexpr (at_once > 0) {
       char* const stage = shared + (front > back ? ClusterShape::start : kChip.chip_sums_at(true)) +
                           warp * (at_once * ClusterShape::tile_bytes);
-      matrix.load_transposed<at_once>(others, stage, [&](int m, int half, int k, int second, int t, int i) {
+      matrix.load_transposed<at_once>(others, stage, [&](int m, int half, int k, int second, int t, int i, int& left) {
         const Where p = where(m, half, k, second, t);
+        left = kHead - p.block * 8;
         const bool exists = p.gate != nullptr && p.block * 8 < kHead && p.unit + i < kHead;
         return exists ? p.gate + ((Index)(p.unit + i) * kHead + p.block * 8) * kBytes : nullptr;
       });

@@ -37,6 +37,8 @@ constexpr ClusterShape kShape = {kGates,
 constexpr int kTilesN = kShape.tiles_n(), kPieces = kShape.pieces(), kPieceValues = 16 / kBytes;
 /// The 8 lanes of a block move its pieces; else each lane moves the values of its own unit.
 constexpr bool kWhole = kAccess == 16 && kHead % 8 == 0;
+/// Two halves of a row, which one lane can move. No asynchronous copy takes a single one.
+constexpr bool kPairs = kBytes == 2 && kAccess >= 4, kSingles = kBytes == 2 && kAccess == 2;
 static_assert(!DenseCell::two_phases && (kStages & (kStages - 1)) == 0);
 constexpr bool kExchanges = kPass.left_out != 1, kMultiplies = kPass.left_out != 2, kApplies = kPass.left_out != 3;
 using One = Vector<Storage, 1>;
@@ -62,6 +64,35 @@ PENSTOCK_DEVICE void PrefetchRows(const char* of_head, int first, int units) {
 }
 
 PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
+
+/// How a lane moves values of its own unit to shared memory ahead of their step, where there are no whole pieces.
+/// Single halves come to registers in one step, and go to shared memory in the next: nobody waits for them.
+template <int kCount>
+struct ValuesAhead {
+  unsigned single[kSingles ? kCount : 1];
+  char* place = nullptr;  // of these
+
+  /// Before the values of another step, for which `to` has room. at(i): bytes to value i; -1: it is not fetched here.
+  template <class At>
+  __device__ __forceinline__ void next(char* to, const At& at) {
+    if constexpr (kSingles) {
+#pragma unroll
+      for (int i = 0; i < kCount && place != nullptr; ++i) {
+        if (at(i) >= 0) *(unsigned short*)(place + at(i)) = (unsigned short)single[i];
+      }
+      place = to;
+    }
+  }
+  /// Starts to load value i, or takes 0.
+  __device__ __forceinline__ void fetch(int i, char* to, const char* from, bool exists) {
+    if constexpr (kSingles) {
+      single[i] = exists ? *(const unsigned short*)from : 0;
+    } else if (!kPairs || threadIdx.x % 2 == 0) {
+      CopyAsync<4>(to, from, exists);
+    }
+  }
+};
+
 /// Stores a value in shared memory.
 PENSTOCK_DEVICE void KeepOne(char* p, float value) {
   const float values[1] = {value};
@@ -104,6 +135,24 @@ PENSTOCK_DEVICE void LoadTwo(unsigned (&word)[4], unsigned address) {
                : "memory");
 }
 
+/// Reads 16 bytes of a row of R that begin `first` values behind p, of which the row has `left` more; of null none.
+/// Parts of a piece are read without a branch, after which the next piece would wait for this one.
+PENSTOCK_DEVICE uint4 ReadPiece(const char* p, int first, int left) {
+  if constexpr (kWhole) return p != nullptr ? __ldg((const uint4*)(p + first * kBytes)) : make_uint4(0, 0, 0, 0);
+  left = p != nullptr ? left - first : 0;
+  unsigned word[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const char* const at = p + first * kBytes + i * 4;
+    if constexpr (kSingles) {
+      word[i] = (2 * i < left ? LoadBits<Storage>(at) : 0) | (2 * i + 1 < left ? LoadBits<Storage>(at + 2) : 0) << 16;
+    } else {
+      word[i] = i * (4 / kBytes) < left ? __ldg((const unsigned*)at) : 0;
+    }
+  }
+  return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
 /// A warp's part of R, or of its transpose, as tiles A of 16 rows by 32 bytes: some k-tiles in registers, the others in
 /// shared memory in the order of their lanes' words. Lane (g, t) has two words of row g and two of row g + 8; which of
 /// a row's words they are is alike for the operand.
@@ -140,10 +189,10 @@ struct Matrix {
     }
   }
 
-  /// Loads the tiles of R transposed, and reads rows of R 16 bytes at a time. of(m, half, k, second, t, i) returns the
-  /// address of eight neighbouring values of a row of R, or null for zeros: their columns become the rows of a half of
-  /// tile m, and the row is value i of the word that lanes (., t) hold. `stage`: shared memory of this warp for
-  /// `kAtOnce` tiles, in which they are transposed.
+  /// Loads the tiles of R transposed, and reads rows of R 16 bytes at a time. of(m, half, k, second, t, i, left)
+  /// returns the address of eight neighbouring values of a row of R, of which `left` exist, or null for zeros: their
+  /// columns become the rows of a half of tile m, and the row is value i of the word that lanes (., t) hold. `stage`:
+  /// shared memory of this warp for `kAtOnce` tiles, in which they are transposed.
   template <int kAtOnce, class Of>
   __device__ __forceinline__ void load_transposed(char* shared, char* stage, const Of& of) {
     constexpr int all = kTilesK * kTilesM, tile_bytes = ClusterShape::tile_bytes;
@@ -155,9 +204,10 @@ struct Matrix {
 #pragma unroll
       for (int j = 0; j < kAtOnce && first + j < all; ++j) {
         const int k = (first + j) / kTilesM, m = (first + j) % kTilesM;
-        const char* const p = kBytes == 2 ? of(m, lane / 8 % 2, k, lane / 16, lane % 8 / 2, lane % 2)
-                                          : of(m, lane % 4 / 2, k, lane / 16, lane / 4 % 4, 0);
-        piece[j] = p != nullptr ? __ldg((const uint4*)(p + (kBytes == 2 ? 0 : lane % 2 * 16))) : make_uint4(0, 0, 0, 0);
+        int left = 8;
+        const char* const p = kBytes == 2 ? of(m, lane / 8 % 2, k, lane / 16, lane % 8 / 2, lane % 2, left)
+                                          : of(m, lane % 4 / 2, k, lane / 16, lane / 4 % 4, 0, left);
+        piece[j] = ReadPiece(p, kBytes == 2 ? 0 : lane % 2 * 4, left);
       }
       __syncwarp();  // the tiles before these have been read
 #pragma unroll

@@ -64,13 +64,14 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     const auto gate_of = [&](int own) { return of_head + (Index)(own / kBlocks) * kHead * kHead * kBytes; };
     // Gradients and terms come here only later. With few floats, steps were measured to be shorter if they are loaded
     // word by word.
-    constexpr bool through_shared = kWhole && !BackwardMatrix::few_floats;
+    constexpr bool through_shared = !BackwardMatrix::few_floats;
     constexpr int at_once = through_shared ? TilesAtOnce(kShape.back_matrix_at() - ClusterShape::start, kWarps) : 0;
     if constexpr (at_once > 0) {
       char* const stage = shared + ClusterShape::start + warp * (at_once * ClusterShape::tile_bytes);
-      matrix.load_transposed<at_once>(others, stage, [&](int m, int half, int k, int second, int t, int i) {
+      matrix.load_transposed<at_once>(others, stage, [&](int m, int half, int k, int second, int t, int i, int& left) {
         const int own = own_block(k, second), block = block_of(m, half);
         const int unit = unit_of(own, second, k, t) + i;
+        left = kHead - block * 8;
         const bool exists = own >= 0 && block * 8 < kHead && unit < kHead;
         return exists ? gate_of(own) + ((Index)unit * kHead + block * 8) * kBytes : nullptr;
       });

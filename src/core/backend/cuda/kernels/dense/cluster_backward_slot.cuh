@@ -72,7 +72,8 @@ struct Slot {
   Place place;
   float carried[kStates];  // gradients of the states that left the step at hand, without what flows through R
   float bias_ih[kGates];
-  Learnt learnt, dlearnt;                        // dlearnt: of the steps so far
+  Learnt learnt, dlearnt;  // dlearnt: of the steps so far
+  ValuesAhead<Inputs::count> ahead;
   const char* from[kWhole ? Inputs::loads : 1];  // of the step to be loaded next
   Index stride[kWhole ? Inputs::loads : 1];
   char* dwx;  // of the step at hand, as `drh`
@@ -168,20 +169,23 @@ struct Slot {
         if (exists) from[i] += stride[i];
       }
     } else {
+      const auto at = [&](int v) { return Inputs::first_piece(v) * 16 + lane * kBytes; };
+      ahead.next(ring, [&](int v) { return Inputs::is_state(v) || v == Inputs::means ? -1 : at(v); });
+#pragma unroll
       for (int v = 0; v < Inputs::count; ++v) {
         const char* const p =
             exists && (v != Inputs::h || HasOutputBefore(args.rows, step)) ? address(args, head, v, step) : nullptr;
-        char* const to = ring + Inputs::first_piece(v) * 16;
 #ifdef PENSTOCK_MEANS
         if (v == Inputs::means) {
+          char* const to = ring + Inputs::first_piece(v) * 16;
           for (int i = 0; i < kTapedFloats && lane == 0; ++i) CopyAsync<4>(to + i * 4, p + i * 4, p != nullptr);
           continue;
         }
 #endif
         if (Inputs::is_state(v)) {
-          CopyAsync<4>(to + lane * 4, p, p != nullptr);
+          CopyAsync<4>(ring + Inputs::first_piece(v) * 16 + lane * 4, p, p != nullptr);
         } else {
-          CopyAsync<kBytes>(to + lane * kBytes, p, p != nullptr);
+          ahead.fetch(v, ring + at(v), p, p != nullptr);
         }
       }
     }

@@ -7,10 +7,13 @@
 PENSTOCK_DEVICE unsigned MatrixWord(const char* gate, int row, int column) {
   if (row >= kHead || column >= kHead) return 0;
   const char* p = gate + ((Index)row * kHead + column) * kBytes;
-  if constexpr (kBytes == 4 || kWhole) {
-    return *(const unsigned*)p;
+  if constexpr (kSingles) {
+    // Without a branch, after which the next word would wait for this one.
+    const bool two = column + 1 < kHead;
+    const unsigned first = LoadBits<Storage>(p), second = LoadBits<Storage>(p + (two ? kBytes : 0));
+    return first | (two ? second << 16 : 0);
   } else {
-    return LoadBits<Storage>(p) | (column + 1 < kHead ? LoadBits<Storage>(p + kBytes) << 16 : 0);
+    return *(const unsigned*)p;
   }
 }
 
@@ -64,6 +67,7 @@ struct Slot {
   Place place;
   float state[kStates], bias_ih[kGates], bias_hh[kGates];
   Learnt learnt;
+  ValuesAhead<kGates> ahead;
   const char* wx;  // of the step to be loaded next
   char* y;         // of the step at hand, as `sums` and `states`
   char* sums;
@@ -111,9 +115,10 @@ struct Slot {
         if (piece < kGates * kPieces) CopyAsync<16>(ring + piece * 16, wx + GateStep(i, args.hidden), exists);
       }
     } else {
-      for (int g = 0; g < kGates; ++g) {
-        CopyAsync<kBytes>(ring + (g * 8 + lane % 8) * kBytes, wx + (Index)g * args.hidden * kBytes, exists);
-      }
+      const auto at = [&](int g) { return (g * 8 + lane % 8) * kBytes; };
+      ahead.next(ring, at);
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) ahead.fetch(g, ring + at(g), wx + (Index)g * args.hidden * kBytes, exists);
     }
     wx += stride;
   }
