@@ -427,12 +427,12 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
     """
     x = autocast_sequence(x)
     is_recorded = _is_recorded()
-    form = (cell, layers, bidirectional, batch_first)
     is_transformed = is_recorded or torch._C._are_functorch_transforms_active()
     is_traced = is_transformed or has_tangents(x, states, weights)
     if is_traced or x.is_cuda:
         states = with_restarts(x, states, rows[2], CELLS[cell][1])
     if is_traced:
+        form = (cell, layers, bidirectional, batch_first)
         if is_recorded and torch.onnx.is_in_onnx_export():
             return _onnx.layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state)
         if is_transformed:
@@ -443,7 +443,7 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
     if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, *states, *weights)):
         form = (cell, layers, bidirectional, batch_first, True, every_state)
         return _Eager.apply(len(states), rows, form, x, *states, *weights)
-    states, restarts = divided(states, CELLS[cell][1])
+    states, restarts = divided(states, CELLS[cell][1]) if states else ((), ())
     return _eager(x, weights, states, restarts, *rows, cell, layers, bidirectional, batch_first, False, every_state)
 
 
