@@ -8,6 +8,7 @@
 
 #include "network/contraction.h"
 #include "network/preparation.h"
+#include "network/transpose.h"
 #include "network/window.h"
 
 namespace penstock::network {
@@ -18,6 +19,7 @@ namespace {
 constexpr Index kChunk = 512;
 /// Windows of a product at once: a few tiles of rows.
 constexpr Index kWindowsAtOnce = 24;
+constexpr Index kImagesInPlace = 6;  // fill a tile of rows
 
 struct Convolution {
   Index images = 1, groups = 1, channels = 1, maps = 1;  // of a group
@@ -39,6 +41,11 @@ struct Convolution {
   Index inputs() const { return windows.h.in * windows.w.in; }
   /// Results of a map, with the columns between its rows.
   Index flat() const { return (windows.h.out - 1) * columns + windows.w.out; }
+  /// Windows with panels are parts of images by columns.
+  bool in_place() const {
+    return !kIsRuntime && windows.h.in * windows.h.size * windows.h.out * windows.w.dilation == 1 &&
+           images >= kImagesInPlace;
+  }
   /// Results lie as they are computed.
   bool direct() const { return windows.h.out == 1 || columns == windows.w.out; }
   Index rows_at_once() const { return std::clamp<Index>(kChunk / columns, 1, windows.h.out); }
@@ -150,21 +157,6 @@ void run_maps_at_offsets(const Step& step, const Memory& memory) {
   }
 }
 
-/// y [columns, rows] = x [rows, columns], whose rows lie `stride` apart.
-void transpose(Index rows, Index columns, const float* x, Index stride, float* y) {
-  if (rows == 1 || (columns == 1 && stride == 1)) {
-    std::copy_n(x, rows * columns, y);
-  } else if (rows < columns) {
-    for (Index row = 0; row < rows; ++row) {
-      for (Index column = 0; column < columns; ++column) y[column * rows + row] = x[row * stride + column];
-    }
-  } else {
-    for (Index column = 0; column < columns; ++column) {
-      for (Index row = 0; row < rows; ++row) y[column * rows + row] = x[row * stride + column];
-    }
-  }
-}
-
 /// An image [channels, H, W] as [H, columns, channels]: those that windows read, with zeros where the input has none.
 void lay_by_columns(const Convolution& plan, const float* x, float* y) {
   const Window& w = plan.windows.w;
@@ -194,10 +186,25 @@ float* copy_windows(const Convolution& plan, const float* image, float* to) {
   return to;
 }
 
+/// Multiplies the windows at one place in all images, where these lie by columns, without the columns of zeros.
+void multiply_in_place(const Memory& memory, const Convolution& plan, Product job) {
+  const Window& w = plan.windows.w;
+  const Product all = job;
+  job.a_stride = plan.columns * plan.channels, job.c_stride = w.out * plan.maps;
+  for (Index i = 0; i < w.out; ++i) {
+    const Index before = std::clamp<Index>(w.before - i * w.stride, 0, w.size);
+    const Index end = std::clamp<Index>(w.in + w.before - i * w.stride, before, w.size);
+    job.a = all.a + (i * w.stride + before) * plan.channels, job.inner = (end - before) * plan.channels;
+    job.b = all.b + before * plan.channels * all.b_row, job.c = all.c + i * plan.maps;
+    memory.kernels.multiply(job);
+  }
+}
+
 /// Windows of several images go together: a product of many rows reads the weights less often.
 void run_windows(const Step& step, const Memory& memory) {
   const auto& plan = *static_cast<const Convolution*>(step.plan.get());
   const Index results = plan.results();
+  const bool in_place = plan.in_place();
   float *const windows = step.spare(memory), *const image = windows + plan.at_image;
   Product job;
   job.columns = job.c_stride = plan.maps, job.inner = job.a_stride = job.b_column = plan.inner();
@@ -209,12 +216,12 @@ void run_windows(const Step& step, const Memory& memory) {
     const Index images = std::min(plan.images_at_once, plan.images - begin);
     float* to = windows;
     for (Index i = 0; i < images; ++i, x += plan.channels * plan.inputs()) {
-      lay_by_columns(plan, x, image);
-      to = copy_windows(plan, image, to);
+      lay_by_columns(plan, x, in_place ? to : image);
+      to = in_place ? to + plan.columns * plan.channels : copy_windows(plan, image, to);
     }
-    job.rows = images * results;
-    memory.kernels.multiply(job);
-    end(step, memory, job.rows * plan.maps, job.c, job.c);
+    job.rows = in_place ? images : images * results;
+    in_place ? multiply_in_place(memory, plan, job) : memory.kernels.multiply(job);
+    end(step, memory, images * results * plan.maps, job.c, job.c);
     for (Index i = 0; i < images; ++i, y += plan.maps * results) {
       transpose(results, plan.maps, job.c + i * results * plan.maps, plan.maps, y);
     }
@@ -367,7 +374,7 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
 }
 
 /// Prepares the rest once windows and sizes are known. `weights` [maps, inner]: null if they are not known.
-Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const float* weights) {
+[[gnu::cold]] Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const float* weights) {
   const Windows& windows = plan->windows;
   const Index maps = plan->groups * plan->maps;
   Shape shape = {plan->images, maps, windows.w.out};
@@ -377,7 +384,8 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
   }
   PENSTOCK_TRY(p.write(0, Type::f32, shape));
   const PrepareSpectrum prepare_spectrum = p.kernels().prepare_spectrum;
-  if (prepare_spectrum != nullptr && weights != nullptr && prepare_spectrum(p, windows, weights)) return {};
+  if (!kIsRuntime && prepare_spectrum != nullptr && weights != nullptr && prepare_spectrum(p, windows, weights))
+    return {};
   Step& step = p.step;
   plan->rows = windows.h.out + windows.h.reach() - 1, plan->columns = windows.w.out + windows.w.reach() - 1;
   const Index panel = p.kernels().panel_columns, inner = plan->inner();
@@ -391,13 +399,15 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
     pack_panels(weights, inner, maps, loop, panel, 1, step.packed.own());
     step.product.b_row = panel;
     plan->columns = (windows.w.out - 1) * windows.w.stride + windows.w.reach();
-    plan->images_at_once =
-        std::clamp<Index>(kWindowsAtOnce / std::max<Index>(plan->results(), 1), 1, std::max<Index>(plan->images, 1));
+    const Index results = std::max<Index>(plan->results(), 1), images = std::max<Index>(plan->images, 1);
+    const bool in_place = plan->in_place();
+    plan->images_at_once = std::clamp<Index>(kWindowsAtOnce / (in_place ? 1 : results), 1, images);
     const Index rows = plan->images_at_once * plan->results();
+    const Shape laid = {in_place ? plan->images_at_once : 1, plan->channels, windows.h.in, plan->columns};
     PENSTOCK_TRY(check_shape(Type::f32, {rows, inner}));
-    PENSTOCK_TRY(check_shape(Type::f32, {plan->channels, windows.h.in, plan->columns}));
-    plan->at_image = (rows * inner + 15) / 16 * 16;
-    plan->at_results = plan->at_image + (plan->channels * windows.h.in * plan->columns + 15) / 16 * 16;
+    PENSTOCK_TRY(check_shape(Type::f32, laid));
+    plan->at_image = in_place ? 0 : (rows * inner + 15) / 16 * 16;
+    plan->at_results = plan->at_image + (elements(laid) + 15) / 16 * 16;
     scratch = plan->at_results + rows * maps;
   } else if (weights != nullptr && is_for_tiles(*plan) && (!p.has(2) || p.known(2) != nullptr)) {
     scratch = lay_out_tiles(*plan, panel);
@@ -425,16 +435,6 @@ Status finish(Preparation& p, const std::shared_ptr<Convolution>& plan, const fl
   return {};
 }
 
-/// Leaves out the places of windows that lie in the padding of every result.
-void trim(Window& window, Index& first) {
-  for (; window.size > 1 && (window.out - 1) * window.stride < window.before; ++first) {
-    --window.size, window.before -= window.dilation;
-  }
-  for (; window.size > 1 && (window.size - 1) * window.dilation - window.before >= window.in; --window.size) {
-    window.after -= window.dilation;
-  }
-}
-
 Status check_tensors(const Preparation& p, bool transposed, Index& groups) {
   for (std::size_t i = 0; i < p.reads(); ++i) PENSTOCK_TRY(p.only(i, {Type::f32}));
   groups = p.integer("group", 1);
@@ -445,7 +445,7 @@ Status check_tensors(const Preparation& p, bool transposed, Index& groups) {
                   text_of(groups) + " groups");
 }
 
-Status prepare_conv(Preparation& p) {
+[[gnu::cold]] Status prepare_conv(Preparation& p) {
   Index groups = 1;
   PENSTOCK_TRY(check_tensors(p, false, groups));
   const Shape &x = p.shape(0), &w = p.shape(1);
@@ -467,7 +467,7 @@ Status prepare_conv(Preparation& p) {
   return finish(p, plan, weights.data());
 }
 
-Status prepare_conv_transpose(Preparation& p) {
+[[gnu::cold]] Status prepare_conv_transpose(Preparation& p) {
   Index groups = 1;
   PENSTOCK_TRY(check_tensors(p, true, groups));
   const Shape &x = p.shape(0), &w = p.shape(1);

@@ -118,4 +118,13 @@ Status read_transposed_windows(const Preparation& p, const Shape& kernel, Window
   return {};
 }
 
+void trim(Window& window, Index& first) {
+  for (; window.size > 1 && (window.out - 1) * window.stride < window.before; ++first) {
+    --window.size, window.before -= window.dilation;
+  }
+  for (; window.size > 1 && (window.size - 1) * window.dilation - window.before >= window.in; --window.size) {
+    window.after -= window.dilation;
+  }
+}
+
 }  // namespace penstock::network

@@ -23,5 +23,7 @@ struct Windows {
 Status read_windows(const Preparation& p, const Shape& kernel, Windows& windows);
 /// Reads those of a transposed convolution, and returns the windows of the ordinary convolution that equals it.
 Status read_transposed_windows(const Preparation& p, const Shape& kernel, Windows& windows);
+/// Leaves out the places of windows that lie in the padding of every result, and adds those in front to `first`.
+void trim(Window& window, Index& first);
 
 }  // namespace penstock::network

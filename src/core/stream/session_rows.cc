@@ -42,7 +42,11 @@ void require_features(const DataDescription& data, Index rows, std::size_t given
 }
 
 void require_near(std::span<const float> features) {
-  const auto near = [](float value) { return std::abs(static_cast<double>(value)) <= Column::furthest; };
+  constexpr auto furthest = static_cast<float>(Column::furthest);  // the largest float that is not further
+  const auto near = [](float value) { return std::abs(value) <= furthest; };
+  int any = 0;  // of a chunk of sound, vectors find it in a fraction of the time
+  for (const float value : features) any |= near(value) ? 0 : 1;
+  if (any == 0) return;
   const auto far = std::ranges::find_if_not(features, near);
   require_argument(far == features.end(), "features", far == features.end() ? 0.0f : *far, "numbers of at most {:g}",
                    Column::furthest);
