@@ -84,12 +84,15 @@ void run_where(const Step& step, const Memory& memory) {
   const auto size = static_cast<Index>(size_of(step.write_type(0)));
   const std::byte* condition = step.read(0, memory);
   const StridedLoop& loop = step.loops[0];
+  // One condition for a row copies all of it: streams choose between a first state and the last so.
+  const bool is_whole = loop.inner_stride(1) == 0 && loop.inner_stride(2) == 1 && loop.inner_stride(3) == 1;
+  const Index together = is_whole ? loop.inner() : 1;
   loop.rows([&](const StridedLoop::Strides& at) {
-    for (Index i = 0; i < loop.inner(); ++i) {
+    for (Index i = 0; i < loop.inner(); i += together) {
       const bool first = condition[at[1] + i * loop.inner_stride(1)] != std::byte{};
       const Index from = first ? at[2] + i * loop.inner_stride(2) : at[3] + i * loop.inner_stride(3);
       std::memcpy(step.write(0, memory) + (at[0] + i) * size, step.read(first ? 1 : 2, memory) + from * size,
-                  static_cast<std::size_t>(size));
+                  static_cast<std::size_t>(together * size));
     }
   });
 }
