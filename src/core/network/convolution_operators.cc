@@ -186,7 +186,7 @@ float* copy_windows(const Convolution& plan, const float* image, float* to) {
   return to;
 }
 
-/// Multiplies the windows at one place in all images, where these lie by columns, without the columns of zeros.
+/// Multiplies the windows at one place in all images by columns, without zeros that are whole parts of products.
 void multiply_in_place(const Memory& memory, const Convolution& plan, Product job) {
   const Window& w = plan.windows.w;
   const Product all = job;
@@ -194,8 +194,9 @@ void multiply_in_place(const Memory& memory, const Convolution& plan, Product jo
   for (Index i = 0; i < w.out; ++i) {
     const Index before = std::clamp<Index>(w.before - i * w.stride, 0, w.size);
     const Index end = std::clamp<Index>(w.in + w.before - i * w.stride, before, w.size);
-    job.a = all.a + (i * w.stride + before) * plan.channels, job.inner = (end - before) * plan.channels;
-    job.b = all.b + before * plan.channels * all.b_row, job.c = all.c + i * plan.maps;
+    const Index skipped = before * plan.channels / kPartOfProduct * kPartOfProduct;
+    job.a = all.a + i * w.stride * plan.channels + skipped, job.inner = end * plan.channels - skipped;
+    job.b = all.b + skipped * all.b_row, job.c = all.c + i * plan.maps;
     memory.kernels.multiply(job);
   }
 }

@@ -59,6 +59,10 @@ Real floored_remainder(Real a, Real b) {
 
 enum class Reduction : int { sum, maximum, minimum, product, absolutes, squares };
 
+/// Products that are summed before c takes the sum: rounding errors grow with the length of sums. A part of a panel
+/// stays in the first cache for all rows.
+constexpr Index kPartOfProduct = 128;
+
 /// c [rows, columns] = a [rows, inner] b [inner, columns] + a bias.
 struct Product {
   Index rows = 0, columns = 0, inner = 0;

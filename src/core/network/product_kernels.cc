@@ -20,9 +20,6 @@ namespace {
 constexpr int kVectors = 4;
 /// As many rows as leave registers for the vectors of b.
 constexpr int kMostRows = HWY_TARGET == HWY_AVX3 ? 6 : 3;
-/// Products that are summed before c takes the sum: rounding errors grow with the length of sums. A part of a panel
-/// stays in the first cache for all rows.
-constexpr Index kPart = 128;
 constexpr float kZeros[kVectors * Lanes<float>::lanes] = {};
 
 /// The part of a tile of c that begins with product `begin`. A single vector may have fewer lanes.
@@ -38,7 +35,7 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
   }
   const float* a = job.a + row * job.a_stride;
   const Index in_panel = column % (kVectors * L::lanes);
-  const Index a_stride = job.a_stride, b_row = job.b_row, end = std::min(begin + kPart, job.inner);
+  const Index a_stride = job.a_stride, b_row = job.b_row, end = std::min(begin + kPartOfProduct, job.inner);
   const float* b = job.b + (column - in_panel) * job.b_column + in_panel + (indirect ? 0 : begin * b_row);
   const auto add = [&](const float* of_b, Index k, Index lanes) HWY_ATTR {
     V factor[vectors];
@@ -93,7 +90,7 @@ HWY_INLINE void MultiplyColumns(const Product& job, Index column, Index count) {
   Index begin = 0;
   do {
     for (Index row = 0; row < job.rows;) row += MultiplyRows<vectors, indirect>(job, row, column, count, begin);
-    begin += kPart;
+    begin += kPartOfProduct;
   } while (begin < job.inner);
 }
 

@@ -187,7 +187,6 @@ constexpr ConvCase kConvs[] = {
     {1, 2, 5, 130, 3, 1, 5, 4, 1, 2, 1, 2, 2},
     {1, 16, 40, 41, 5, 1, 3, 3, 1, 1, 3, 3, 3},
     {50, 2, 1, 1, 4, 1, 1, 1, 2, 2, 1, 0, 0},
-    // Windows of many images in place: with places before and behind the input, and with columns between windows.
     {27, 6, 1, 6, 70, 1, 1, 5, 1, 2, 1, 3, 4, true},
     {7, 6, 1, 9, 70, 1, 1, 2, 1, 4, 1, 3, 0, true},
     {9, 6, 3, 4, 40, 1, 2, 2, 2, 2, 2, 1, 1},

@@ -1,5 +1,5 @@
 // Convolutions by a fast Fourier transform: as near to sums in double as products with the filters, with the same bits
-// for a row in any batch; other filters are multiplied.
+// for a row in any batch; other filters are multiplied. And products of the windows of many images.
 
 #include <gtest/gtest.h>
 
@@ -133,6 +133,17 @@ TEST_P(Spectra, OtherFiltersAreMultiplied) {
   for (std::size_t i = 0; i < filters.size() / 2; ++i) std::swap(filters[i], filters[filters.size() / 2 + i]);
   EXPECT_TRUE(are_products(filters));
   EXPECT_TRUE(are_products(std::vector<float>(filters.size(), 0.0f)));
+}
+
+TEST_P(Spectra, ConvolutionsOfManyImagesHaveTheBitsOfFew) {
+  const Index channels = 70, length = 9, maps = 65, few = 3;
+  const Tensor x = noise({27, channels, length}, 7), w = noise({maps, channels, 5}, 8);
+  const std::vector<float> values = x.as<float>();
+  const Tensor first = floats({few, channels, length}, {values.begin(), values.begin() + few * channels * length});
+  const std::vector<Attribute> attributes = {{"strides", {2}}, {"pads", {4, 4}}};
+  const std::vector<float> all = run_node("Conv", {x, w}, attributes, true).as<float>();
+  const std::vector<float> part = run_node("Conv", {first, w}, attributes, true).as<float>();
+  EXPECT_EQ(std::vector<float>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(part.size())), part);
 }
 
 }  // namespace
