@@ -42,6 +42,21 @@ def test_an_amplifier_becomes_a_stream(folder):
     assert re.match(r"out.wav: 0.500 s of sound in \d.\d+ s, real-time factor \d.\d+\nerror-to-signal ratio .*\n4,000 steps, p50", said)
 
 
+def test_several_channels_are_averaged_and_said(folder):
+    with wave.open(str(folder / "in.wav")) as file:
+        samples = file.readframes(file.getnframes())
+    with wave.open(str(folder / "two.wav"), "wb") as file:
+        file.setparams((2, 2, 8000, 0, "NONE", ""))
+        file.writeframes(b"".join(2 * samples[i : i + 2] for i in range(0, len(samples), 2)))
+    run("import", "amp.json", "-o", "mono.safetensors", cwd=folder)
+    one = run("stream", "mono.safetensors", "in.wav", "of_one.wav", cwd=folder)
+    two = run("stream", "mono.safetensors", "two.wav", "of_two.wav", cwd=folder)
+    assert one.err == "" and two.err == "two.wav: 2 channels, averaged\n"
+    assert (folder / "of_one.wav").read_bytes() == (folder / "of_two.wav").read_bytes()
+    trained = run("train", "two.wav", "--target", "amp.wav", "--steps", 1, "--width", 4, "-o", "t.safetensors", cwd=folder)
+    assert "two.wav: 2 channels, averaged" in trained.out + trained.err
+
+
 def test_what_does_not_fit_is_refused(folder):
     run("import", "amp.json", "-o", "net.safetensors", cwd=folder)
 

@@ -11,6 +11,7 @@
 namespace penstock::cli {
 
 SoundStream::SoundStream(const std::string& input, double rate) : in_(read_sound(input)) {
+  if (in_.channels > 1) say(fmt::format("{}: {} channels, averaged\n", printable(input), in_.channels));
   out_.sample_rate = in_.sample_rate;
   if (rate > 0 && static_cast<double>(in_.sample_rate) != rate) {
     fail(ErrorCode::bad_input, "{}: {} Hz, the model was trained at {} Hz", printable(input), in_.sample_rate, rate);

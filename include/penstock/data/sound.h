@@ -14,6 +14,7 @@ namespace penstock {
 struct Sound {
   Index sample_rate = 0;       ///< Samples per second.
   std::vector<float> samples;  ///< [T]; full scale is -1 to 1.
+  Index channels = 1;          ///< Of the file. Samples are their averages.
 };
 
 /// Reads a sound file of a format that libsndfile supports: WAV, AIFF, FLAC, Ogg, ... Several channels are averaged.

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/sound_errors.h"
@@ -174,6 +175,9 @@ std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string&
   if (count - held_out < 2) fail(ErrorCode::bad_input, "{}: {} samples are too few to learn from", input, count);
   auto dataset = std::make_unique<SoundDataset>(both, in.sample_rate, latency, held_out, input, target, origin);
   dataset->add_reading(describe_latency(latency, how, in, out, count));
+  for (const auto& [path, sound] : {std::pair(&input, &in), std::pair(&target, &out)}) {
+    if (sound->channels > 1) dataset->add_reading(fmt::format("{}: {} channels, averaged", *path, sound->channels));
+  }
   return dataset;
 }
 

@@ -107,7 +107,7 @@ Sound read_sound(const std::string& path) {
   if (info.channels < 1 || info.channels > most_channels || info.sample_rate < 1) {
     fail(ErrorCode::bad_input, "{}: {} channels at {} samples a second", path, info.channels, info.sample_rate);
   }
-  Sound sound{.sample_rate = info.sample_rate, .samples = {}};
+  Sound sound{.sample_rate = info.sample_rate, .samples = {}, .channels = info.channels};
   constexpr std::int64_t block = 4096;
   std::vector<float> frames(static_cast<std::size_t>(block * info.channels));
   for (std::int64_t got = file.read(frames.data(), block); got > 0; got = file.read(frames.data(), block)) {
