@@ -19,7 +19,8 @@ namespace {
 constexpr Index kChunk = 512;
 /// Windows of a product at once: a few tiles of rows.
 constexpr Index kWindowsAtOnce = 24;
-constexpr Index kImagesInPlace = 6;  // fill a tile of rows
+/// The least number of images whose windows fill a tile of rows.
+constexpr Index kImagesInPlace = 6;
 
 struct Convolution {
   Index images = 1, groups = 1, channels = 1, maps = 1;  // of a group
@@ -43,8 +44,7 @@ struct Convolution {
   Index flat() const { return (windows.h.out - 1) * columns + windows.w.out; }
   /// Windows with panels are parts of images by columns.
   bool in_place() const {
-    return !kIsRuntime && windows.h.in * windows.h.size * windows.h.out * windows.w.dilation == 1 &&
-           images >= kImagesInPlace;
+    return !kIsRuntime && windows.in_rows() && windows.w.dilation == 1 && images >= kImagesInPlace;
   }
   /// Results lie as they are computed.
   bool direct() const { return windows.h.out == 1 || columns == windows.w.out; }
@@ -186,7 +186,8 @@ float* copy_windows(const Convolution& plan, const float* image, float* to) {
   return to;
 }
 
-/// Multiplies the windows at one place in all images by columns, without zeros that are whole parts of products.
+/// Multiplies each window of all images. Leaves out the zeros of the padding: behind the input all, in front of it
+/// whole parts of sums, so that finite weights give the same bits.
 void multiply_in_place(const Memory& memory, const Convolution& plan, Product job) {
   const Window& w = plan.windows.w;
   const Product all = job;
@@ -221,7 +222,11 @@ void run_windows(const Step& step, const Memory& memory) {
       to = in_place ? to + plan.columns * plan.channels : copy_windows(plan, image, to);
     }
     job.rows = in_place ? images : images * results;
-    in_place ? multiply_in_place(memory, plan, job) : memory.kernels.multiply(job);
+    if (in_place) {
+      multiply_in_place(memory, plan, job);
+    } else {
+      memory.kernels.multiply(job);
+    }
     end(step, memory, images * results * plan.maps, job.c, job.c);
     for (Index i = 0; i < images; ++i, y += plan.maps * results) {
       transpose(results, plan.maps, job.c + i * results * plan.maps, plan.maps, y);

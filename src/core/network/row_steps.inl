@@ -220,8 +220,8 @@ void RunRow(const RowSteps& job) {
   WithRowVectors(job.hidden, [&](auto tag) HWY_ATTR {
     using V = typename decltype(tag)::type;
     const RowBlocks<V> blocks(job.hidden);
-    if (job.steps > 1 || !job.in_place || blocks.count > 1) return RunSteps<V, Cell>(job);
-    // Single samples of a small layer have no time for more than this.
+    if (job.steps != 1 || !job.in_place || blocks.count > 1) return RunSteps<V, Cell>(job);
+    // One step of one block: without the loop, and without copies of states.
     blocks.visit(0, [&](auto width, Index) HWY_ATTR {
       RowBlock<V, Cell, decltype(width)::value>(job, 0, 0, job.last[0], job.last[0], job.last + 1);
     });

@@ -192,17 +192,16 @@ double turn(Index k, Index n, Index size) {
 
 /// Returns 1 if the second half of the filters are minus sines, -1 if they are sines, and 0 if these are other filters.
 float sign_of(Index size, Index bins, const float* weights) {
-  float largest = 0;
-  for (Index n = 0; n < size; ++n) largest = std::max(largest, std::abs(weights[n]));
-  const double close = 4 * static_cast<double>(largest) * std::numeric_limits<float>::epsilon();
+  constexpr double close = 4 * std::numeric_limits<float>::epsilon();
   std::vector<double> cosines, sines;
   for (Index n = 0; n < size; ++n)
     cosines.push_back(std::cos(turn(1, n, size))), sines.push_back(std::sin(turn(1, n, size)));
   const auto fits = [&](Index map, const std::vector<double>& wave, float sign) {
     const Index k = map % bins;
     for (Index n = 0; n < size; ++n) {
-      const double expected = sign * static_cast<double>(weights[n]) * wave[static_cast<std::size_t>(k * n % size)];
-      if (!(std::abs(weights[map * size + n] - expected) <= close)) return false;
+      const double of_window = weights[n];
+      const double expected = sign * of_window * wave[static_cast<std::size_t>(k * n % size)];
+      if (!(std::abs(weights[map * size + n] - expected) <= close * std::abs(of_window))) return false;
     }
     return true;
   };
@@ -212,7 +211,7 @@ float sign_of(Index size, Index bins, const float* weights) {
     }
     return true;
   };
-  if (!(largest > 0) || !all_fit(0, cosines, 1)) return 0;
+  if (std::count(weights, weights + size, 0.0f) == size || !all_fit(0, cosines, 1)) return 0;
   return all_fit(bins, sines, -1) ? 1 : all_fit(bins, sines, 1) ? -1 : 0;
 }
 
@@ -274,18 +273,18 @@ void run_spectrum(const Step& step, const Memory& memory) {
 }  // namespace
 
 bool prepare_spectrum(Preparation& p, const Windows& windows, const float* weights) {
-  const Window &h = windows.h, &w = windows.w;
+  const Window& w = windows.w;
   const Shape& y = p.result(0).shape;
   const Index images = y[0], maps = y[1], size = w.size, all = images * w.out;
-  const bool in_rows = p.extent(0, 1) == 1 && h.in == 1 && h.size == 1 && h.out == 1 && h.before == 0;
+  const bool in_rows = p.extent(0, 1) == 1 && windows.in_rows();
   const bool is_power = size >= kLeastSize && size <= kMostSize && std::has_single_bit(static_cast<std::size_t>(size));
   const SpectrumKernel kernel = cpu::spectrum_in_use();
   if (!in_rows || !is_power || w.dilation != 1 || w.up != 1 || p.has(2)) return false;
   if (maps % 2 != 0 || maps > size + 2 || all == 0) return false;
-  // Instructions for each sample: of a transform of all lanes, and of products with all filters.
-  const Index of_transform =
-      (all + kernel.lanes - 1) / kernel.lanes * (8 + 2 * std::bit_width(static_cast<std::size_t>(size)));
-  const Index of_products = all * ((maps + kernel.lanes - 1) / kernel.lanes);
+  // Instructions for each sample of as many frames as lanes: of their transform, and of products with all filters. The
+  // number of frames does not matter: a row of a batch has the same bits, however many there are.
+  const Index of_transform = 8 + 2 * std::bit_width(static_cast<std::size_t>(size));
+  const Index of_products = kernel.lanes * ((maps + kernel.lanes - 1) / kernel.lanes);
   const float sign = of_transform < of_products ? sign_of(size, maps / 2, weights) : 0;
   if (sign == 0) return false;
   const auto plan = std::make_shared<Plan>();

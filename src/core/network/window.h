@@ -17,6 +17,9 @@ struct Window {
 /// Windows along the last axes of read 0, at most two, the innermost last; with one, the first is trivial.
 struct Windows {
   Window h, w;
+
+  /// Returns whether they are parts of rows: along the first axis there is one place, and no padding.
+  bool in_rows() const { return h.in == 1 && h.size == 1 && h.out == 1 && h.before == 0; }
 };
 
 /// Reads kernel_shape (or `kernel`, if it is not empty), strides, dilations, pads, auto_pad and ceil_mode.

@@ -196,6 +196,8 @@ constexpr ConvCase kConvs[] = {
     // Places of windows that only padding has.
     {1, 3, 1, 9, 4, 1, 4, 3, 1, 1, 1, 3, 0},
     {1, 4, 2, 5, 6, 2, 3, 4, 2, 2, 3, 8, 3},
+    // The only row of windows is padding.
+    {7, 4, 1, 4, 64, 1, 1, 2, 2, 1, 1, 1, 0},
 };
 
 std::vector<Attribute> attributes_of(const ConvCase& c) {

@@ -212,6 +212,20 @@ TEST_P(RowSteps, HaveTheSameBitsInChunksOfAnyLength) {
   }
 }
 
+TEST_P(RowSteps, OfNoStepsLeaveTheStates) {
+  for (const std::string cell : {"lstm", "gru"}) {
+    for (const Index hidden : {5, 32}) {
+      const Case of{cell, 1, 3, hidden};
+      Running none = LayerTensors(of).running(of, 0);
+      std::vector<std::byte> before(none.session->state_bytes()), after(before.size());
+      none.session->read_state(before.data());
+      none.session->run();
+      none.session->read_state(after.data());
+      EXPECT_TRUE(before == after && before != std::vector<std::byte>(before.size())) << of.text();
+    }
+  }
+}
+
 /// Gates with arguments of hundreds are 0 or 1, and states reach their ends.
 TEST_P(RowSteps, KeepToTheEndsOfSigmoidAndTanh) {
   for (const std::string cell : {"lstm", "gru"}) {
