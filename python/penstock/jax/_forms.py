@@ -1,9 +1,8 @@
 """The two kinds of calls, layers and scans: shapes of their arrays, the handlers' arguments, and the axes of rows.
 
 Where kernels of a GPU do not start rows again at given states, each part of a row between two restarts is a packed row.
-XLA needs
-the number of parts when it compiles, so there are as many packed rows as positions, and those behind the parts have no
-steps.
+XLA needs the number of parts when it compiles, so there are as many packed rows as positions, and those behind the parts
+have no steps.
 """
 
 import dataclasses

@@ -62,7 +62,7 @@ struct TermsChoice<false> {
   using Type = RemadeTerms;
 };
 
-/// Returns the state after a step before which it starts again.
+/// Returns the state after a step that follows a reset.
 PENSTOCK_DEVICE float Restarted(const Span& span, int k, int i, float a, float b) {
   return kRestarts ? Gain<Rule>::advance(a, span.restart(k, i), b) : b;
 }

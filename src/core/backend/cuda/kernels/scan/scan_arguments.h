@@ -33,7 +33,7 @@ struct ScanArguments {
   long long reset_row_stride, reset_step_stride;
   const float* restarts;  // states with which rows start again at resets: at row * restart_row + step * restart_step
   long long restart_row, restart_step;
-  float* drestarts;  // backward passes: zeros, which take the gradients of restarts, a thread at each place; or null
+  float* drestarts;  // gradients of restarts: zeros before, one thread writes each; null: not wanted
   long long drestart_group, drestart_row, drestart_step;  // drestart_group: from kSteps steps of a row to the next
   ScanHeader* header;                                     // then the states, then the gains of all chunks
   long long steps;                                        // T; packed rows: the steps of all rows together
