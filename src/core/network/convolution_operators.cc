@@ -195,9 +195,15 @@ void multiply_in_place(const Memory& memory, const Convolution& plan, Product jo
   for (Index i = 0; i < w.out; ++i) {
     const Index before = std::clamp<Index>(w.before - i * w.stride, 0, w.size);
     const Index end = std::clamp<Index>(w.in + w.before - i * w.stride, before, w.size);
-    const Index skipped = before * plan.channels / kPartOfProduct * kPartOfProduct;
-    job.a = all.a + i * w.stride * plan.channels + skipped, job.inner = end * plan.channels - skipped;
-    job.b = all.b + skipped * all.b_row, job.c = all.c + i * plan.maps;
+    job.begin = before * plan.channels / kPartOfProduct * kPartOfProduct;
+    // One part stays one, and several stay several: the place of the bias in the sum depends on it.
+    const Index least = std::min(all.inner, kPartOfProduct + 1);
+    job.a = all.a + i * w.stride * plan.channels, job.inner = std::max(end * plan.channels, least);
+    job.c = all.c + i * plan.maps;
+    for (Index row = 0; job.begin > 0 && row < job.rows; ++row) {
+      float* const c = job.c + row * job.c_stride;
+      job.column_bias == nullptr ? std::fill_n(c, plan.maps, 0.0f) : std::copy_n(job.column_bias, plan.maps, c);
+    }
     memory.kernels.multiply(job);
   }
 }

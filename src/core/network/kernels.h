@@ -66,6 +66,8 @@ constexpr Index kPartOfProduct = 128;
 /// c [rows, columns] = a [rows, inner] b [inner, columns] + a bias.
 struct Product {
   Index rows = 0, columns = 0, inner = 0;
+  /// The first product, a multiple of kPartOfProduct: c has the bias already, and products before it are zeros.
+  Index begin = 0;
   const float* a = nullptr;
   Index a_stride = 0;
   /// Row k of b is at b + offset[k], or without those at b + k * b_row; column n is so many times b_column further on:

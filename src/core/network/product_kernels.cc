@@ -22,16 +22,27 @@ constexpr int kVectors = 4;
 constexpr int kMostRows = HWY_TARGET == HWY_AVX3 ? 6 : 3;
 constexpr float kZeros[kVectors * Lanes<float>::lanes] = {};
 
-/// The part of a tile of c that begins with product `begin`. A single vector may have fewer lanes.
+/// A part of the sums of some columns: where its products begin, and what its sums begin at, of rows with offsets and
+/// of columns without. In the end it adds `before`, whose rows lie so far apart.
+struct Part {
+  Index begin = 0;
+  const float* start = kZeros;
+  const float* before = kZeros;
+  Index stride = 0;
+};
+
+/// A part of a tile of c. A single vector may have fewer lanes.
 template <int rows, int vectors, bool indirect>
-HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Index count, Index begin) {
+HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Index count, const Part& part) {
   using V = Simd;
   using L = Lanes<float>;
   V sums[rows][vectors];
   const auto last = [&](int) { return vectors == 1 ? count : L::lanes; };
-  const float* const start = begin == 0 && job.row_bias != nullptr ? job.row_bias + row : kZeros;
+  const Index begin = part.begin;
   for (int r = 0; r < rows; ++r) {
-    for (int v = 0; v < vectors; ++v) sums[r][v] = indirect ? V(start[r]) : V(0.0f);
+    for (int v = 0; v < vectors; ++v) {
+      sums[r][v] = indirect ? V(part.start[r]) : L::load(part.start + v * L::lanes, last(v));
+    }
   }
   const float* a = job.a + row * job.a_stride;
   const Index in_panel = column % (kVectors * L::lanes);
@@ -63,9 +74,8 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
     count == L::lanes ? loop(L::lanes) : loop(count);
   }
   float* c = job.c + row * job.c_stride + column;
-  const float* before = begin > 0 ? c : job.column_bias != nullptr ? job.column_bias + column : kZeros;
-  const Index before_stride = begin > 0 ? job.c_stride : 0;
-  for (int r = 0; r < rows; ++r, c += job.c_stride, before += before_stride) {
+  const float* before = part.before + row * part.stride;
+  for (int r = 0; r < rows; ++r, c += job.c_stride, before += part.stride) {
     for (int v = 0; v < vectors; ++v) {
       L::store(sums[r][v] + L::load(before + v * L::lanes, last(v)), c + v * L::lanes, last(v));
     }
@@ -74,22 +84,32 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
 
 /// Returns the number of rows that it computes. Five are four and one, which saves the code of six tiles.
 template <int vectors, bool indirect, int rows = kMostRows>
-HWY_INLINE Index MultiplyRows(const Product& job, Index row, Index column, Index count, Index begin) {
+HWY_INLINE Index MultiplyRows(const Product& job, Index row, Index column, Index count, const Part& part) {
   if constexpr (rows > 1) {
     constexpr int fewer = rows == 6 ? 4 : rows - 1;
     if (job.rows - row < rows) {
-      return MultiplyRows<vectors, indirect, fewer>(job, row, column, count, begin);
+      return MultiplyRows<vectors, indirect, fewer>(job, row, column, count, part);
     }
   }
-  MultiplyTile<rows, vectors, indirect>(job, row, column, count, begin);
+  MultiplyTile<rows, vectors, indirect>(job, row, column, count, part);
   return rows;
 }
 
 template <int vectors, bool indirect>
 HWY_INLINE void MultiplyColumns(const Product& job, Index column, Index count) {
-  Index begin = 0;
+  Index begin = indirect ? 0 : job.begin;
   do {
-    for (Index row = 0; row < job.rows;) row += MultiplyRows<vectors, indirect>(job, row, column, count, begin);
+    Part part{.begin = begin};
+    if (begin > 0) {
+      part.before = job.c + column, part.stride = job.c_stride;
+    } else if (!indirect && job.column_bias != nullptr) {
+      // A sum of one part begins at its bias. Of several, the first ends with it.
+      (job.inner <= kPartOfProduct ? part.start : part.before) = job.column_bias + column;
+    }
+    for (Index row = 0; row < job.rows;) {
+      if (indirect && begin == 0 && job.row_bias != nullptr) part.start = job.row_bias + row;
+      row += MultiplyRows<vectors, indirect>(job, row, column, count, part);
+    }
     begin += kPartOfProduct;
   } while (begin < job.inner);
 }
