@@ -4,7 +4,7 @@
 
 bench/kernels/amplifier_times.cc says what a LIBRARY exports. Its name says what it holds:
 
-    "RTNeural, BUILD.so"       a build of RTNeural, of which there may be several: the quickest counts
+    "RTNeural, BUILD.so"       a build of RTNeural; of several, the quickest counts
     NeuralAudio.so             NeuralAudio with its own functions
     "NeuralAudio, exact.so"    NeuralAudio with exact functions
 

@@ -70,9 +70,10 @@ PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
 template <int kCount>
 struct ValuesAhead {
   unsigned single[kSingles ? kCount : 1];
-  char* place = nullptr;  // of these
+  char* place = nullptr;  // of `single` in shared memory
 
-  /// Before the values of another step, for which `to` has room. at(i): bytes to value i; -1: it is not fetched here.
+  /// Stores the values that were loaded last; the next ones go to `to`. at(i): bytes to value i; -1: it is not fetched
+  /// here.
   template <class At>
   __device__ __forceinline__ void next(char* to, const At& at) {
     if constexpr (kSingles) {
@@ -135,8 +136,8 @@ PENSTOCK_DEVICE void LoadTwo(unsigned (&word)[4], unsigned address) {
                : "memory");
 }
 
-/// Reads 16 bytes of a row of R that begin `first` values behind p, of which the row has `left` more; of null none.
-/// Parts of a piece are read without a branch, after which the next piece would wait for this one.
+/// Reads 16 bytes of a row of R, from `first` values behind p on. The row has `left` values from p on; zeros follow. A
+/// null p gives zeros. There are no branches: after one, the next load would wait for this one.
 PENSTOCK_DEVICE uint4 ReadPiece(const char* p, int first, int left) {
   if constexpr (kWhole) return p != nullptr ? __ldg((const uint4*)(p + first * kBytes)) : make_uint4(0, 0, 0, 0);
   left = p != nullptr ? left - first : 0;
@@ -190,9 +191,9 @@ struct Matrix {
   }
 
   /// Loads the tiles of R transposed, and reads rows of R 16 bytes at a time. of(m, half, k, second, t, i, left)
-  /// returns the address of eight neighbouring values of a row of R, of which `left` exist, or null for zeros: their
-  /// columns become the rows of a half of tile m, and the row is value i of the word that lanes (., t) hold. `stage`:
-  /// shared memory of this warp for `kAtOnce` tiles, in which they are transposed.
+  /// returns the address of eight neighbouring values of a row of R, or null for zeros, and sets `left` to how many
+  /// values the row has from there on. Their columns become the rows of a half of tile m, and the row is value i of the
+  /// word that lanes (., t) hold. `stage`: shared memory of this warp for `kAtOnce` tiles, which are transposed there.
   template <int kAtOnce, class Of>
   __device__ __forceinline__ void load_transposed(char* shared, char* stage, const Of& of) {
     constexpr int all = kTilesK * kTilesM, tile_bytes = ClusterShape::tile_bytes;

@@ -1,14 +1,13 @@
 // How the backward pass by warpgroups reads R, whose transpose it multiplies. Included by warpgroup_backward.cuh.
 
-/// Transposes 8 x 8 halves, of which lane 4 i + j has values 2 j and 2 j + 1 of row i, before and after.
+/// Transposes 8 x 8 halves. Before and after, lane 4 i + j has values 2 j and 2 j + 1 of row i.
 PENSTOCK_DEVICE unsigned Transposed(unsigned word) {
   unsigned transposed;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(word));
   return transposed;
 }
 
-/// Returns a word of R, or 0 where there is none. There is no branch, after which the next word would wait for this
-/// one.
+/// Returns a word of R, or 0 where there is none. There is no branch: after one, the next load would wait for this one.
 PENSTOCK_DEVICE unsigned ReadIf(bool exists, const char* from) {
   unsigned word;
   asm volatile(
@@ -24,12 +23,12 @@ struct Transpose {
   const DenseBackwardArguments& args;
   const Team& team;
 
-  /// Returns the first of the group's units of which a warp's 16 rows of a part's tile have the upper or lower 8.
+  /// A warp has 16 rows of a part's tile. Returns the number in the group of the first unit of the upper or lower 8.
   PENSTOCK_DEVICE int first_unit(int part, int warp, int half) {
     return kWide ? part * WarpgroupShape::tile_rows + 16 * warp + half * 8 : half * kUnits + 8 * warp;
   }
 
-  /// Of floats: the value in row `row` of a warp's 16 and a column of the block's.
+  /// Returns a float of R: that of row `row` of a warp's 16, in a column of the block.
   __device__ __forceinline__ float value(int part, int warp, int row, int column) const {
     const int unit = team.group() * kShape.group_units() + first_unit(part, warp, row / 8) + row % 8;
     int of_all = team.share() * (kShape.chunks() * WarpgroupShape::chunk_units) + column;
@@ -39,13 +38,13 @@ struct Transpose {
     if (!IsOfHead(unit) || !IsOfHead(row_of_gate)) return 0.0f;
     return ((const float*)args.recurrent)[((Index)team.head * kGates * kHead + row_of_r) * kHead + unit];
   }
-  /// The same of this column and the next one, times `scale`, as halves.
+  /// Returns the floats of a column and of the next one, times `scale`, as two halves.
   __device__ __forceinline__ unsigned word(int part, int warp, int row, int column, float scale) const {
     return MatrixTerm(value(part, warp, row, column) * scale, value(part, warp, row, column + 1) * scale, 0);
   }
 
-  /// Of halves: reads this lane's two values of 8 of the group's units from `first_unit` on, and of 8 of the block's
-  /// columns from `column` + `further` on, of which `further` is a constant. What the team has beyond the head is 0.
+  /// Reads this lane's two halves of an 8 x 8 piece of R: of the group's units from `first_unit` on, and of the block's
+  /// columns from `column` + `further` on. `further` is a constant. Values beyond the head are 0.
   __device__ __forceinline__ unsigned read(int first_unit, int column, int further) const {
     const int lane = threadIdx.x % 32, unit = team.group() * kShape.group_units() + first_unit + lane % 4 * 2;
     const int first_row = team.head * kGates * kHead;
@@ -70,7 +69,7 @@ struct Transpose {
 #pragma unroll 1
       for (int first = threadIdx.x / 32; first < all; first += at_once * warps) {
         unsigned two[at_once];
-        // Of 8 x 8 values: their chunk, and their eighths of its rows and of its columns.
+        // Which chunk 8 x 8 values lie in, and in which eighth of its rows and of its columns.
         const auto chunk = [&](int i) { return (first + i * warps) / of_chunk; };
         const auto rows = [&](int i) { return (first + i * warps) % 8; };
         const auto columns = [&](int i) { return (first + i * warps) / 8 % 8; };
