@@ -15,7 +15,7 @@ namespace penstock::test::onnx {
 using io::ProtobufMessage;
 using Names = std::vector<std::string>;
 
-constexpr int kFloat = 1, kInt64 = 7, kBool = 9;
+constexpr int kFloat = 1, kInt8 = 3, kInt64 = 7, kBool = 9;
 
 inline ProtobufMessage attribute(const std::string& name, Index value) {
   return ProtobufMessage().bytes(1, name).integer(3, value).integer(20, 2);

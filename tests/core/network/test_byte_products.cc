@@ -87,7 +87,7 @@ std::vector<float> outputs_of(Index steps, Index rows, Index input, Index hidden
   Running running(maker.network, {{steps, rows, input}});
   EXPECT_TRUE(running.status.ok()) << running.status.text;
   running.set(0, noise({steps, rows, input}, 9));
-  running.session->run();
+  running.run();
   return running.output(0).as<float>();
 }
 

@@ -11,7 +11,6 @@
 
 #include "backend/cpu/instruction_sets.h"
 #include "network/network_maker.h"
-#include "support/allocations.h"
 
 namespace penstock::network {
 namespace {
@@ -141,7 +140,7 @@ TEST_P(NetworkOperators, ProductsOverAnyAxes) {
     Running running(maker.network, {x.shape, y.shape});
     ASSERT_TRUE(running.status.ok()) << running.status.text;
     running.set(0, x), running.set(1, y);
-    running.session->run();
+    running.run();
     const std::vector<float> values = running.output(0).as<float>();
     for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-4) << a << b << c;
   }
@@ -251,7 +250,7 @@ TEST_P(NetworkOperators, Convolutions) {
       Running running(maker.network, {x.shape});
       ASSERT_TRUE(running.status.ok()) << running.status.text;
       running.set(0, x);
-      running.session->run();
+      running.run();
       const std::vector<float> values = running.output(0).as<float>();
       ASSERT_EQ(values.size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-4);
@@ -445,11 +444,11 @@ TEST_P(NetworkOperators, ALayerGoesStepByStepAsOverASequence) {
     ASSERT_TRUE(whole.status.ok() && step.status.ok()) << cell << whole.status.text;
     const Tensor all = noise({11, 1, 4}, 20);
     whole.set(0, all);
-    whole.session->run();
+    whole.run();
     const std::vector<float> values = all.as<float>(), expected = whole.output(0).as<float>();
     for (Index t = 0; t < 11; ++t) {
       step.set(0, floats({4}, {values.begin() + 4 * t, values.begin() + 4 * t + 4}));
-      step.session->run();
+      step.run();
       const std::vector<float> y = step.output(0).as<float>();
       for (Index i = 0; i < 9; ++i) ASSERT_NEAR(y[i], expected[9 * t + i], 1e-5) << cell << " step " << t;
     }
@@ -486,16 +485,14 @@ TEST_P(NetworkOperators, WhatIsFusedComputesTheSame) {
     ASSERT_TRUE(together.status.ok() && apart.status.ok()) << together.status.text << apart.status.text;
     for (Running* running : {&together, &apart}) {
       running->set(0, noise(shape, 27));
-      const long before = test::allocations;
-      running->session->run();
-      EXPECT_EQ(test::allocations, before);
+      running->run();
     }
     const std::vector<float> a = together.output(0).as<float>(), b = apart.output(0).as<float>();
     for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4 * (1 + std::fabs(b[i])));
     // The tiles of an image take more than all tensors.
     EXPECT_TRUE(of_image || together.program->workspace_bytes() < apart.program->workspace_bytes());
     together.set(0, noise(shape, 27));
-    together.session->run();
+    together.run();
     EXPECT_EQ(together.output(0).as<float>(), a);  // the same bits
   }
 }

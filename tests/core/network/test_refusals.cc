@@ -102,7 +102,7 @@ TEST(NetworkRefusals, AnIndexBeyondTheEndTakesTheNearestElement) {
   maker.output(maker.node("Gather", {maker.constant(floats({2}, {5, 7})), x}));
   Running running(maker.network, {{3}});
   running.set(0, integers({100, -100, -1}));
-  running.session->run();
+  running.run();
   EXPECT_THAT(running.output(0).as<float>(), ::testing::ElementsAre(7, 5, 7));
 }
 

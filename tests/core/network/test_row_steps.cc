@@ -119,7 +119,7 @@ TEST_P(RowSteps, EqualTheOracleAtEverySize) {
         const oracle::Results<double> expected = tensors.expected(of);
         Running whole = tensors.running(of, of.steps);
         whole.set(0, tensors.reads[0]);
-        whole.session->run();
+        whole.run();
         expect_near(whole.output(0).as<float>(), expected.y.data(), tolerance_of(of), of.text());
         for (Index k = 0; k < of.states(); ++k) {
           expect_near(whole.output(static_cast<std::size_t>(1 + k)).as<float>(), &expected.state_out[k * hidden],
@@ -162,7 +162,7 @@ TEST_P(RowSteps, EndInOneOutputWithTheSameBits) {
         for (Index t = 0; t < of.steps; t += chunk) {
           const Tensor part = floats({chunk}, {x.begin() + t, x.begin() + t + chunk});
           joined.set(0, part), apart.set(0, part);
-          joined.session->run(), apart.session->run();
+          joined.run(), apart.run();
           ASSERT_EQ(joined.output(0).as<float>(), apart.output(0).as<float>()) << of.text() << " step " << t;
           std::vector<std::byte> state(joined.session->state_bytes()), other(state.size());
           joined.session->read_state(state.data()), apart.session->read_state(other.data());
@@ -181,7 +181,7 @@ TEST_P(RowSteps, RunInBothDirections) {
         const LayerTensors tensors(of);
         Running whole = tensors.running(of, of.steps);
         whole.set(0, tensors.reads[0]);
-        whole.session->run();
+        whole.run();
         expect_near(whole.output(0).as<float>(), tensors.expected(of).y.data(), tolerance_of(of), of.text());
       }
     }
@@ -195,14 +195,14 @@ TEST_P(RowSteps, HaveTheSameBitsInChunksOfAnyLength) {
       const LayerTensors tensors(of);
       Running whole = tensors.running(of, of.steps);
       whole.set(0, tensors.reads[0]);
-      whole.session->run();
+      whole.run();
       const std::vector<float> x = tensors.reads[0].as<float>(), expected = whole.output(0).as<float>();
       for (const Index chunk : {1, 3, 6}) {
         Running part = tensors.running(of, chunk);
         std::vector<float> y;
         for (Index t = 0; t < of.steps; t += chunk) {
           part.set(0, floats({chunk}, {x.begin() + t, x.begin() + t + chunk}));
-          part.session->run();
+          part.run();
           const std::vector<float> more = part.output(0).as<float>();
           y.insert(y.end(), more.begin(), more.end());
         }
@@ -219,7 +219,7 @@ TEST_P(RowSteps, OfNoStepsLeaveTheStates) {
       Running none = LayerTensors(of).running(of, 0);
       std::vector<std::byte> before(none.session->state_bytes()), after(before.size());
       none.session->read_state(before.data());
-      none.session->run();
+      none.run();
       none.session->read_state(after.data());
       EXPECT_TRUE(before == after && before != std::vector<std::byte>(before.size())) << of.text();
     }
@@ -234,7 +234,7 @@ TEST_P(RowSteps, KeepToTheEndsOfSigmoidAndTanh) {
       const LayerTensors tensors(of, 40);
       Running whole = tensors.running(of, of.steps);
       whole.set(0, tensors.reads[0]);
-      whole.session->run();
+      whole.run();
       // Arguments have errors of their size: the tolerance has that of the largest.
       const double largest = 40 * 40 * 2 + 40.0 * static_cast<double>(hidden) + 80;
       const double tolerance = oracle::tolerance<float>({.summed = 2 + hidden, .steps = of.steps, .logit = largest});
@@ -249,7 +249,7 @@ TEST_P(RowSteps, PassNaNsOn) {
     const LayerTensors tensors(of);
     Running whole = tensors.running(of, of.steps);
     whole.set(0, floats({3}, {0.5f, std::numeric_limits<float>::quiet_NaN(), 0.5f}));
-    whole.session->run();
+    whole.run();
     const std::vector<float> y = whole.output(0).as<float>();
     for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i >= 9) << cell << " at " << i;
   }

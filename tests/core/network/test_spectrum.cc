@@ -52,7 +52,7 @@ std::vector<float> result_of(const Case& of, const Tensor& x, const std::vector<
   Running running(maker.network, {x.shape}, by_transforms ? &prepare_spectrum : nullptr);
   EXPECT_TRUE(running.status.ok()) << running.status.text;
   running.set(0, x);
-  running.session->run();
+  running.run();
   return running.output(0).as<float>();
 }
 

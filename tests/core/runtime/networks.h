@@ -60,11 +60,12 @@ inline std::string file_of(const Network& network) {
   return folder.read("network.safetensors");
 }
 
-/// A network of the C runtime, which has no shapes to choose.
-inline RuntimeModel open_network(const std::string& file) {
+/// A network of the C runtime.
+inline RuntimeModel open_network(const std::string& file, const std::vector<penstock_shape>& shapes = {}) {
   penstock_model* model = nullptr;
   penstock_error error = {};
-  EXPECT_EQ(penstock_network_open_memory(file.data(), file.size(), nullptr, 0, &model, &error), PENSTOCK_OK)
+  EXPECT_EQ(penstock_network_open_memory(file.data(), file.size(), shapes.data(), shapes.size(), &model, &error),
+            PENSTOCK_OK)
       << error.text;
   return RuntimeModel(model);
 }

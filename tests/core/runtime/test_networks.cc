@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -187,29 +186,6 @@ TEST(RuntimeNetworks, TreatNumbersThatAreNoneByTheirPolicy) {
   });
   RuntimeSession fresh(model);
   EXPECT_TRUE(same_bits(session.push(listened(2)), fresh.push(listened(2))));
-}
-
-/// The published voice activity detector, where PENSTOCK_SILERO names its ONNX file.
-TEST(RuntimeNetworks, AnswerAsTheFullLibraryForAPublishedModel) {
-  const char* const path = std::getenv("PENSTOCK_SILERO");
-  if (path == nullptr) GTEST_SKIP() << "PENSTOCK_SILERO names no silero_vad.onnx (Python package silero-vad)";
-  const Network network = Network::import_onnx(path, {.fixed = {{"sr", {16000}}}});
-  NetworkSession session(network, {{"input", {1, 576}}});
-  const std::string file = file_of(network);
-  const std::int64_t extents[] = {1, 576};
-  const penstock_shape shape = {"input", extents, 2};
-  penstock_model* handle = nullptr;
-  penstock_error error = {};
-  ASSERT_EQ(penstock_network_open_memory(file.data(), file.size(), &shape, 1, &handle, &error), PENSTOCK_OK)
-      << error.text;
-  const RuntimeModel model(handle);
-  RuntimeSession runtime(model);
-  for (int t = 0; t < 100; ++t) {
-    const std::vector<float> samples = numbers(576, static_cast<float>(t));
-    std::ranges::copy(samples, session.input<float>("input").begin());
-    session.run();
-    ASSERT_EQ(runtime.push(samples)[0], session.output<float>("output")[0]) << "chunk " << t;
-  }
 }
 
 }  // namespace
