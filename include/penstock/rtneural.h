@@ -16,8 +16,9 @@ namespace penstock {
 /// Penstock's cells lstm and gru.
 std::string to_rtneural(const Model& model);
 
-/// Returns an imported stream as JSON of RTNeural, if it is a chain of layers lstm, gru and dense, and of the
-/// activations tanh, relu, sigmoid, softmax and elu. Its answers are compared with those of the file for 16 steps.
+/// Returns an imported stream as JSON of RTNeural, if it is a chain of layers lstm, gru, dense, conv1d, conv2d, prelu
+/// and batchnorm, and of the activations tanh, relu, sigmoid, softmax and elu. Its answers are compared with those of
+/// the file, for 16 steps and as many as the convolutions read.
 ///
 /// Throws Error(unsupported), with the node and the reason, for other networks.
 std::string to_rtneural(const Network& network);

@@ -128,15 +128,86 @@ def test_an_imported_network_returns_to_rtneural(folder):
         assert flat[1] == pytest.approx(flat[0], abs=1e-6)
 
 
+def test_convolutions_and_norms_return_to_rtneural(folder):
+    drawn = random.Random(4)
+
+    def numbers(*shape):
+        return [numbers(*shape[1:]) for _ in range(shape[0])] if shape else drawn.uniform(-0.6, 0.6)
+
+    def layer(kind, size, weights, activation="", **more):
+        return {"type": kind, "activation": activation, "shape": [None, None, size], "weights": weights, **more}
+
+    layers = [
+        layer("conv1d", 4, [numbers(40, 1, 4), numbers(4)], "tanh", kernel_size=[40], dilation=[2]),
+        layer("batchnorm", 4, [numbers(4), numbers(4), numbers(4), [1, 2, 3, 4]], epsilon=0.01),
+        layer("prelu", 4, [numbers(1, 4)]),
+        layer("conv1d", 6, [numbers(3, 2, 6), numbers(6)], kernel_size=[3], dilation=[1], groups=2),
+        layer("batchnorm", 6, [numbers(6), [1, 2, 3, 4, 5, 6]], epsilon=0.5),
+        layer("prelu", 6, [[[0.3]]]),
+        layer("conv1d", 2, [numbers(1, 6, 2), numbers(2)], kernel_size=[1], dilation=[1]),
+        layer("gru", 3, [numbers(2, 9), numbers(3, 9), numbers(2, 9)], "tanh"),
+        layer("dense", 1, [numbers(3, 1), numbers(1)]),
+    ]
+    (folder / "chain.json").write_text(json.dumps({"in_shape": [None, None, 1], "out_gain": 6, "layers": layers}))
+    run("import", "chain.json", cwd=folder)
+    run("export", "chain.safetensors", "-o", "chain_back.json", cwd=folder)
+    back = json.loads((folder / "chain_back.json").read_text())["layers"]
+    fields = ("type", "activation", "shape", "kernel_size", "dilation")
+    assert [[each.get(field) for field in fields] for each in back[:-1]] == [[each.get(field) for field in fields] for each in layers]
+    assert back[0]["groups"] == 1 and back[3]["groups"] == 2
+    assert back[-1]["type"] == "batchnorm" and back[-1]["weights"][0] == pytest.approx([10**0.3]), "the gain"
+    run("import", "chain_back.json", cwd=folder)
+    run("stream", "chain.safetensors", "in.wav", "chain.wav", cwd=folder)
+    said = run("stream", "chain_back.safetensors", "in.wav", "chain_back.wav", "--target", "chain.wav", cwd=folder).out
+    assert float(re.search(r"error-to-signal ratio (\S+),", said)[1]) < 1e-11
+
+
+def test_convolutions_over_features_return_to_rtneural(folder):
+    def conv(padding, stride, features, maps, weights):
+        sizes = {"kernel_size_time": 2, "kernel_size_feature": 2, "num_filters_in": 1, "num_features_in": 5, "num_filters_out": maps}
+        more = {"activation": "tanh", "shape": [None, None, features, maps], "dilation": 3, "strides": stride, "padding": padding}
+        return {"type": "conv2d", **sizes, **more, "weights": weights}
+
+    kernel = [[[[0.5, -1]], [[0.25, 2]]], [[[1, 3]], [[-2, 0.75]]]]
+    norm = {"type": "batchnorm2d", "activation": "", "shape": [None, None, 4, 2], "epsilon": 0.5, "num_filters_in": 2, "num_features_in": 4}
+    for first in (conv("valid", 1, 4, 2, [kernel, [0.5, -0.5]]), conv("same", 2, 3, 2, [kernel, [1, 2]])):
+        layers = [first] + [{**norm, "weights": [[1, 2], [0.5, 1.5]]}] * (first["padding"] == "valid")
+        (folder / "axes.json").write_text(json.dumps({"in_shape": [None, None, 5, 1], "layers": layers}))
+        run("import", "axes.json", "--force", cwd=folder)
+        run("export", "axes.safetensors", "-o", "axes_back.json", "--force", cwd=folder)  # which compares the outputs
+        back = json.loads((folder / "axes_back.json").read_text())["layers"]
+        assert back[0] == first
+        assert [each["type"] for each in back[1:]] == ["batchnorm"] * (len(layers) - 1)
+
+
+def node(op, *constants, **attributes):
+    """A network of one ONNX operator, for x [1, 1, 8, 4]."""
+    from onnx import TensorProto, helper
+
+    tensors = [helper.make_tensor(f"c{i}", TensorProto.FLOAT, shape, [0.5] * math.prod(shape)) for i, shape in enumerate(constants)]
+    x, y = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 4]), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    made = helper.make_node(op, ["x", *(each.name for each in tensors)], ["y"], name="it", **attributes)
+    graph = helper.make_graph([made], "one", [x], [y], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
 def test_networks_that_rtneural_cannot_express_are_refused(folder):
-    conv = {"type": "conv1d", "activation": "", "shape": [None, None, 1], "kernel_size": [3], "weights": [[[[1]], [[2]], [[3]]], [0]]}
-    for name, layers, more, message in (
-        ("conv", [conv], {}, 'RTNeural cannot express this network: Concat "layers.0": RTNeural has no such operator; supported: lstm, gru, dense'),
-        ("skip", LSTM["layers"], {"in_skip": 1}, r"both read \"input\"; RTNeural has one layer after the other"),
+    skip = json.dumps({**LSTM, "in_skip": 1}).encode()
+    for name, file, message in (
+        ("skip.json", skip, 'both read "input"; RTNeural has one layer after the other'),
+        ("sin.onnx", node("Sin"), 'Sin "it": RTNeural has no such operator; supported: lstm, gru, dense, conv1d, conv2d, prelu'),
+        ("ahead.onnx", node("Conv", [1, 1, 2, 1], pads=[0, 0, 1, 0]), 'Conv "it": RTNeural\'s reads the present sample and earlier ones'),
+        ("past.onnx", node("Conv", [1, 1, 2, 1]), 'Conv "it": RTNeural\'s reads the present sample and earlier ones'),
+        ("padded.onnx", node("Conv", [1, 1, 1, 2], pads=[0, 1, 0, 0]), 'no padding but "same" or "valid"'),
+        ("wide.onnx", node("Conv", [1, 1, 1, 2], dilations=[1, 2]), "no dilation over features"),
+        ("table.onnx", node("Add", [8, 4]), 'Add "it": its input 2 has the shape [8, 4], expected 4 values'),
+        ("turned.onnx", node("Transpose", perm=[0, 1, 3, 2]), "the layers alone differ from it by"),
     ):
-        (folder / f"{name}.json").write_text(json.dumps({**LSTM, "layers": layers, **more}))
-        run("import", f"{name}.json", cwd=folder)
-        assert re.search(message, run("export", f"{name}.safetensors", "-o", "x.json", expect=1, cwd=folder).err), name
+        (folder / name).write_bytes(file)
+        network = name.split(".")[0] + ".safetensors"
+        run("import", name, cwd=folder)
+        refused = run("export", network, "-o", "x.json", expect=1, cwd=folder).err
+        assert refused.startswith(f"penstock export: {network}: RTNeural cannot express this network: ") and message in refused, refused
 
 
 def test_a_network_of_bytes_has_no_layers_of_rtneural(folder):

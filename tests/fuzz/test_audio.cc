@@ -15,6 +15,14 @@ constexpr const char* rtneural =
 {"type": "lstm", "shape": [1], "weights": [[[1, 2, 3, 4]], [[1, 2, 3, 4]], [1, 2, 3, 4]]},
 {"type": "activation", "activation": "softmax", "shape": [1], "weights": []}]})";
 
+constexpr const char* two_axes =
+    R"({"in_shape": [null, null, 4, 1], "layers": [
+{"type": "conv2d", "shape": [null, null, 2, 2], "kernel_size_time": 2, "kernel_size_feature": 3, "dilation": 2,
+ "strides": 2, "num_filters_in": 1, "num_features_in": 4, "num_filters_out": 2, "padding": "same",
+ "weights": [[[[[1, 2]], [[3, 4]], [[5, 6]]], [[[1, 2]], [[3, 4]], [[5, 6]]]], [0, 1]]},
+{"type": "batchnorm2d", "shape": [null, null, 2, 2], "epsilon": 0.5, "num_filters_in": 2, "num_features_in": 2,
+ "weights": [[0, 1], [1, 2]]}]})";
+
 constexpr const char* guitarml =
     R"({"model_data": {"model": "SimpleRNN", "input_size": 1, "skip": 1, "output_size": 1, "unit_type": "LSTM",
 "num_layers": 1, "hidden_size": 1, "bias_fl": true}, "state_dict": {"rec.weight_ih_l0": [[1], [2], [3], [4]],
@@ -26,11 +34,12 @@ constexpr const char* nam =
 "weights": [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 0.5, 0.25, 1, 0], "sample_rate": 48000})";
 
 TEST(Fuzz, DamagedAudioModels) {
-  feed_damaged({rtneural, guitarml, nam}, {"null",      "true", "1e38",    "-1",          "65536",        "16777216",
-                                           "[",         "]",    "{",       "}",           "[[",           "]]",
-                                           ",",         "\"",   "\\u0000", "\"layers\":", "\"weights\":", "\"shape\":",
-                                           "\"type\":", "lstm", "gru",     "dense",       "conv1d",       "elu",
-                                           "[[1]]"},
+  feed_damaged({rtneural, two_axes, guitarml, nam},
+               {"null",      "true", "1e38",    "-1",          "65536",        "16777216",
+                "[",         "]",    "{",       "}",           "[[",           "]]",
+                ",",         "\"",   "\\u0000", "\"layers\":", "\"weights\":", "\"shape\":",
+                "\"type\":", "lstm", "gru",     "dense",       "conv1d",       "elu",
+                "[[1]]"},
                [](const std::string& text, Random& /*random*/) { return text; });
 }
 

@@ -71,6 +71,23 @@ def conv1d(x, w, b, dilation, groups):
     return out
 
 
+def conv2d(x, w, b, layer):
+    """Over steps, causally, and features: x [T, features * C] with w [steps, width, C, O]."""
+    taps, width, inner, maps = w.shape
+    dilation, stride, features = layer["dilation"], layer["strides"], layer["num_features_in"]
+    same = layer["padding"] == "same"
+    outputs = -(-features // stride) if same else -(-(features - width + 1) // stride)
+    added = max((outputs - 1) * stride + width - features, 0) if same else 0
+    before = np.zeros((len(x) + (taps - 1) * dilation, features + added, inner))
+    before[(taps - 1) * dilation :, added // 2 : added // 2 + features] = x.reshape(len(x), features, inner)
+    out = np.tile(b, (len(x), outputs, 1))
+    for step in range(taps):
+        for place in range(outputs):
+            seen = before[step * dilation : step * dilation + len(x), place * stride : place * stride + width]
+            out[:, place] += np.einsum("twc,wco->to", seen, w[step])
+    return out.reshape(len(x), -1)
+
+
 def evaluate(layer, x):
     w = [np.asarray(each, np.float64) for each in layer["weights"]]
     kind = layer["type"]
@@ -78,9 +95,12 @@ def evaluate(layer, x):
         x = x @ w[0] + (w[1] if len(w) == 2 else 0)
     elif kind == "conv1d":
         x = conv1d(x, w[0], w[1], layer["dilation"][0], layer.get("groups", 1))
+    elif kind == "conv2d":
+        x = conv2d(x, w[0], w[1], layer)
     elif kind == "prelu":
         x = np.where(x >= 0, x, x * w[0][0])
-    elif kind == "batchnorm":
+    elif kind in ("batchnorm", "batchnorm2d"):
+        w = [np.tile(each, x.shape[1] // len(each)) for each in w]
         gamma, beta, mean, variance = w if len(w) == 4 else (1, 0, *w)
         x = gamma * (x - mean) / np.sqrt(variance + layer["epsilon"]) + beta
     elif kind in ("lstm", "gru"):
@@ -116,6 +136,30 @@ def every_layer():
         layer("activation", 4, activation="softmax"),
         layer("dense", 1, numbers(r, 4, 1), numbers(r, 1)),
     )
+
+
+def two_axes():
+    """Convolutions over steps and features, which both ways of padding leave alone, fill or cut."""
+    r = np.random.default_rng(8)
+
+    def conv(size, features, inner, maps, taps, width, dilation, stride, padding, activation=""):
+        sizes = {"kernel_size_time": taps, "kernel_size_feature": width, "num_filters_in": inner, "num_features_in": features}
+        more = {**sizes, "num_filters_out": maps, "dilation": dilation, "strides": stride, "padding": padding}
+        made = layer("conv2d", size, numbers(r, taps, width, inner, maps) / 2, numbers(r, maps), activation=activation, **more)
+        return {**made, "shape": [None, None, size // maps, maps]}
+
+    positive = r.uniform(0.5, 1.5, 3).astype(np.float32)
+    norm = layer("batchnorm2d", 3, numbers(r, 3), numbers(r, 3), numbers(r, 3), positive, epsilon=0.01, num_filters_in=3, num_features_in=5)
+    layers = [
+        conv(9 * 2, 11, 1, 2, 3, 3, 2, 1, "valid", "tanh"),
+        layer("batchnorm2d", 18, numbers(r, 2), positive[:2], epsilon=0.5, num_filters_in=2, num_features_in=9),
+        conv(5 * 3, 9, 2, 3, 2, 4, 1, 2, "same"),
+        {**norm, "shape": [None, None, 5, 3]},
+        layer("activation", 15, activation="elu"),
+        conv(2 * 2, 5, 3, 2, 1, 2, 1, 3, "valid"),
+        layer("dense", 1, numbers(r, 4, 1), numbers(r, 1)),
+    ]
+    return {"in_shape": [None, None, 11, 1], "layers": layers}
 
 
 def small_lstm(**more):
@@ -206,6 +250,7 @@ def expected(model, x):
 MODELS = {
     "rtneural, every layer": every_layer(),
     "rtneural": small_lstm(samplerate="48000"),
+    "rtneural, two axes": two_axes(),
     "aida-x": small_lstm(in_skip=1, in_gain=-3.5, out_gain=6, metadata={"samplerate": "44100", "name": {"a": [1, "b"]}}),
     "guitarml": guitarml(),
     "guitarml, gru of two layers": guitarml("GRU", layers=2, skip=0),
@@ -261,9 +306,16 @@ def changed(model, **fields):
     return copy
 
 
-LSTM, RNN, NAM = MODELS["rtneural"], MODELS["guitarml"], MODELS["nam"]
+LSTM, AXES, RNN, NAM = MODELS["rtneural"], MODELS["rtneural, two axes"], MODELS["guitarml"], MODELS["nam"]
 REFUSALS = [
-    (changed(LSTM, **{"layers/0/type": "conv2d"}), "Unsupported", r"layers\[0\] \(conv2d\): there is no such layer here"),
+    (changed(LSTM, **{"layers/0/type": "conv3d"}), "Unsupported", r"layers\[0\] \(conv3d\): there is no such layer here"),
+    (changed(AXES, **{"layers/0/padding": "full"}), "BadInput", r'layers\[0\] \(conv2d\): padding "full", expected "valid" or "same"'),
+    (changed(AXES, **{"layers/0/num_features_in": 12}), "BadInput", r"num_features_in \* num_filters_in is 12, but there are 11 values"),
+    (changed(AXES, **{"layers/0/kernel_size_feature": 12}), "BadInput", "kernel_size_feature is 12, more than the 11 features"),
+    (changed(AXES, **{"layers/0/strides": 2}), "BadInput", "its shape has 18 values a step, expected 5 features of 2 filters"),
+    (changed(AXES, **{"layers/0/dilation": 1 << 20}), "Unsupported", "its history of 3145728 steps of 11 values has more than"),
+    (changed(AXES, **{"layers/1/num_filters_in": 4}), "BadInput", "4 filters do not divide 18 values"),
+    (changed(AXES, in_shape=[None, None, 4000, 4000]), "BadInput", "in_shape has 16000000 values a step, expected"),
     (changed(LSTM, **{"layers/0/type": "a\nb"}), "Unsupported", r'layers\[0\] \("a\\nb"\)'),
     (changed(LSTM, **{"layers/0/shape": [None, None, 6]}), "BadInput", r"\(lstm\): weights\[0\] has the shape \[1, 32\], expected \[1, 24\]"),
     (changed(LSTM, **{"layers/0/shape": [1.5]}), "BadInput", "shape is 1.5, expected a whole number from 1 to"),

@@ -16,11 +16,12 @@ constexpr std::size_t kMostAxes = 4;       // of an array; a convolution over im
 constexpr std::size_t kMostObjects = 512;  // layers, tensors of a state_dict, arrays of a layer
 
 /// Fields with numbers or texts that a reader knows, of all objects but a state_dict.
-constexpr std::array kKnown = {"activation",  "architecture", "bias_fl",    "dilation",     "epsilon",  "groups",
-                               "hidden_size", "in_channels",  "in_gain",    "in_shape",     "in_skip",  "input_size",
-                               "kernel_size", "model",        "num_layers", "out_channels", "out_gain", "output_size",
-                               "padding",     "sample_rate",  "samplerate", "shape",        "skip",     "strides",
-                               "type",        "unit_type",    "weights"};
+constexpr std::array kKnown = {
+    "activation", "architecture", "bias_fl", "dilation", "epsilon", "groups", "hidden_size", "in_channels", "in_gain",
+    "in_shape", "in_skip", "input_size", "kernel_size", "model", "num_layers", "out_channels", "out_gain",
+    "output_size", "padding", "sample_rate", "samplerate", "shape", "skip", "strides", "type", "unit_type", "weights",
+    // of conv2d
+    "kernel_size_feature", "kernel_size_time", "num_features_in", "num_filters_in", "num_filters_out"};
 
 class DocumentReader {
  public:

@@ -17,7 +17,7 @@
 namespace penstock::io::audio {
 namespace {
 
-constexpr Index kMostUnits = 1 << 12, kMostHistory = 1 << 22;
+constexpr Index kMostUnits = 1 << 12, kMostValues = 1 << 16, kMostHistory = 1 << 22;
 
 Array transposed(const Array& matrix) {
   const Index rows = matrix.shape[0], columns = matrix.shape[1];
@@ -95,37 +95,97 @@ void add_recurrent(SequenceNetwork& network, const Object& layer, Index hidden) 
                      lstm ? Array() : gate_bias(w[2], 1, order)});
 }
 
+/// Values of a step: the last extent, or the last two of [batch, time, features, filters].
+Index values_of(const Object& object, std::string_view name) {
+  const Index last = object.integer(name, 1, kMostUnits);
+  const std::vector<float>& all = object.numbers.find(name)->second.values;
+  if (all.size() != 4) return last;
+  const auto before = static_cast<double>(all[2]), count = before * static_cast<double>(last);
+  if (!(before >= 1 && before == std::floor(before) && count <= static_cast<double>(kMostValues))) {
+    object.refuse(ErrorCode::bad_input, "{} has {} values a step, expected a whole number from 1 to {}", name, count,
+                  kMostValues);
+  }
+  return static_cast<Index>(count);
+}
+
+/// Weights [taps.., C, O] become [O, C, taps..].
+Array kernels(const Array& from, network::Shape shape) {
+  const Index maps = shape[0], inner = shape[1], taps = static_cast<Index>(from.values.size()) / (maps * inner);
+  Array weight{std::move(shape), {}};
+  for (Index i = 0; i < maps * inner * taps; ++i) {
+    const Index map = i / (inner * taps), channel = i / taps % inner, tap = i % taps;
+    weight.values.push_back(from.values[static_cast<std::size_t>((tap * inner + channel) * maps + map)]);
+  }
+  return weight;
+}
+
+void require_history(const Object& layer, Index steps, Index values) {
+  if (steps <= kMostHistory / values) return;
+  layer.refuse(ErrorCode::unsupported, "its history of {} steps of {} values has more than {} values", steps, values,
+               kMostHistory);
+}
+
 void add_convolution(SequenceNetwork& network, const Object& layer, Index maps) {
   const Index kernel = layer.integer("kernel_size", 1, kMostUnits), groups = layer.integer("groups", 1, kMostUnits, 1);
   const Index dilation = layer.integer("dilation", 1, kMostHistory, 1), channels = network.channels();
   if (channels % groups != 0 || maps % groups != 0) {
     layer.refuse(ErrorCode::bad_input, "{} groups do not divide {} inputs and {} outputs", groups, channels, maps);
   }
-  if (kernel * dilation > kMostHistory / channels) {
-    layer.refuse(ErrorCode::unsupported, "its history of {} steps of {} values has more than {} values",
-                 kernel * dilation, channels, kMostHistory);
-  }
+  require_history(layer, kernel * dilation, channels);
   if (layer.integer("strides", 1, kMostUnits, 1) != 1) layer.refuse(ErrorCode::unsupported, "strides are not 1");
   if (layer.text("padding") == "same") layer.refuse(ErrorCode::unsupported, "padding \"same\" needs later samples");
-  const Array& from = layer.weights.empty() ? Array() : layer.weights[0];
   require_weights(layer, {{kernel, channels / groups, maps}, {maps}});
-  // [K, C / groups, O] becomes [O, C / groups, K].
-  Array weight{{maps, channels / groups, kernel}, {}};
-  const Index inner = channels / groups;
-  for (Index i = 0; i < maps * inner * kernel; ++i) {
-    const Index map = i / (inner * kernel), channel = i / kernel % inner, k = i % kernel;
-    weight.values.push_back(from.values[static_cast<std::size_t>((k * inner + channel) * maps + map)]);
-  }
-  network.convolution(weight, layer.weights[1], dilation, groups);
+  network.convolution(kernels(layer.weights[0], {maps, channels / groups, kernel}), layer.weights[1], dilation, groups);
   add_activation(network, layer);
 }
 
-void add_norm(SequenceNetwork& network, const Object& layer) {
+/// Over steps and features: causal over steps, whatever `padding` says, which is about features, as `strides` are.
+void add_convolution_2d(SequenceNetwork& network, const Object& layer, Index size) {
+  const Index steps = layer.integer("kernel_size_time", 1, kMostUnits);
+  const Index width = layer.integer("kernel_size_feature", 1, kMostUnits);
+  const Index inner = layer.integer("num_filters_in", 1, kMostUnits);
+  const Index features = layer.integer("num_features_in", 1, kMostUnits);
+  const Index maps = layer.integer("num_filters_out", 1, kMostUnits);
+  const Index dilation = layer.integer("dilation", 1, kMostHistory, 1);
+  const Index stride = layer.integer("strides", 1, kMostUnits, 1);
+  if (features * inner != network.channels()) {
+    layer.refuse(ErrorCode::bad_input, "num_features_in * num_filters_in is {}, but there are {} values before it",
+                 features * inner, network.channels());
+  }
+  const std::string_view padding = layer.text("padding");
+  if (padding != "valid" && padding != "same") {
+    layer.refuse(ErrorCode::bad_input, "padding {}, expected \"valid\" or \"same\"", in_quotes(padding));
+  }
+  const Index added = padding == "same" ? same_padding(features, width, stride) : 0;
+  if (width > features + added) {
+    layer.refuse(ErrorCode::bad_input, "kernel_size_feature is {}, more than the {} features", width, features);
+  }
+  const Index outputs = (features + added - width) / stride + 1;
+  if (outputs * maps != size) {
+    layer.refuse(ErrorCode::bad_input, "its shape has {} values a step, expected {} features of {} filters", size,
+                 outputs, maps);
+  }
+  require_history(layer, steps * dilation, network.channels());
+  require_weights(layer, {{steps, width, inner, maps}, {maps}});
+  network.convolution_2d(kernels(layer.weights[0], {maps, inner, steps, width}), layer.weights[1], dilation, stride,
+                         {added / 2, added - added / 2});
+  add_activation(network, layer);
+}
+
+/// `maps` values are normalised each by its own numbers; with several features, those of each feature alike.
+void add_norm(SequenceNetwork& network, const Object& layer, Index maps) {
   require_activation(layer, "");
-  const network::Shape each = {network.channels()};
+  const Index size = network.channels();
+  if (size % maps != 0) layer.refuse(ErrorCode::bad_input, "{} filters do not divide {} values", maps, size);
   const bool affine = layer.weights.size() == 4;
-  require_weights(layer, affine ? std::vector{each, each, each, each} : std::vector{each, each});
-  const std::vector<Array>& w = layer.weights;
+  require_weights(layer, std::vector<network::Shape>(affine ? 4 : 2, {maps}));
+  std::vector<Array> w = layer.weights;
+  for (Array& each : w) {
+    each.shape = {size};
+    while (static_cast<Index>(each.values.size()) < size) {
+      each.values.push_back(each.values[each.values.size() - static_cast<std::size_t>(maps)]);
+    }
+  }
   Array scale = w[affine ? 3 : 1];
   const double epsilon = layer.number("epsilon");
   for (std::size_t i = 0; i < scale.values.size(); ++i) {
@@ -147,14 +207,16 @@ void add_slopes(SequenceNetwork& network, const Object& layer) {
 
 void add_layer(SequenceNetwork& network, const Object& layer) {
   const std::string_view type = layer.text("type");
-  constexpr std::array types = {"dense",     "time-distributed-dense", "lstm", "gru", "conv1d", "prelu", "batchnorm",
-                                "activation"};
+  constexpr std::array types = {
+      "dense",     "time-distributed-dense", "lstm", "gru", "conv1d", "conv2d", "batchnorm2d", "prelu", "batchnorm",
+      "activation"};
   if (std::ranges::find(types, type) == types.end()) {
     layer.refuse(ErrorCode::unsupported, "there is no such layer here; supported: {}", fmt::join(types, ", "));
   }
-  const Index size = layer.integer("shape", 1, kMostUnits), before = network.channels();
+  const Index size = values_of(layer, "shape"), before = network.channels();
   if (type == "lstm" || type == "gru") return add_recurrent(network, layer, size);
   if (type == "conv1d") return add_convolution(network, layer, size);
+  if (type == "conv2d") return add_convolution_2d(network, layer, size);
   if (type.ends_with("dense")) {
     std::vector<network::Shape> shapes = {{before, size}, {size}};
     if (layer.weights.size() == 1) shapes.pop_back();
@@ -164,7 +226,8 @@ void add_layer(SequenceNetwork& network, const Object& layer) {
   }
   if (size != before) layer.refuse(ErrorCode::bad_input, "it has {} inputs and {} outputs", before, size);
   if (type == "prelu") return add_slopes(network, layer);
-  if (type == "batchnorm") return add_norm(network, layer);
+  if (type == "batchnorm") return add_norm(network, layer, size);
+  if (type == "batchnorm2d") return add_norm(network, layer, layer.integer("num_filters_in", 1, kMostUnits));
   require_weights(layer, {});
   add_activation(network, layer);
 }
@@ -179,7 +242,7 @@ void multiply(SequenceNetwork& network, const Object& top, const char* name) {
 /// Also as AIDA-X extends it: gains in decibels, and an input that is added to the output.
 network::Network read_rtneural(const Document& document) {
   const Object& top = document.top;
-  SequenceNetwork network(top.integer("in_shape", 1, kMostUnits));
+  SequenceNetwork network(values_of(top, "in_shape"));
   multiply(network, top, "in_gain");
   network.keep_input();
   for (std::size_t i = 0; i < document.layers.size(); ++i) {

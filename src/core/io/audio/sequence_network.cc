@@ -92,6 +92,21 @@ void SequenceNetwork::convolution(const Array& weight, const Array& bias, Index 
   channels_ = weight.shape[0];
 }
 
+void SequenceNetwork::convolution_2d(const Array& weight, const Array& bias, Index dilation, Index stride,
+                                     std::array<Index, 2> pads) {
+  const Index maps = weight.shape[0], inner = weight.shape[1], features = channels_ / inner;
+  to("btc");
+  value_ = node("Reshape", {value_, integers({0, 0, features, inner})});
+  value_ = node("Transpose", {value_}, {{.name = "perm", .integers = {0, 3, 1, 2}}});
+  value_ = node("Conv", {value_, constant(weight), constant(bias)},
+                {{.name = "dilations", .integers = {dilation, 1}},
+                 {.name = "strides", .integers = {1, stride}},
+                 {.name = "pads", .integers = {(weight.shape[2] - 1) * dilation, pads[0], 0, pads[1]}}});
+  channels_ = ((features + pads[0] + pads[1] - weight.shape[3]) / stride + 1) * maps;
+  value_ = node("Transpose", {value_}, {{.name = "perm", .integers = {0, 2, 3, 1}}});
+  value_ = node("Reshape", {value_, integers({0, 0, channels_})});
+}
+
 void SequenceNetwork::add_input(Index channels) {
   to("btc");
   const network::Value& input = network_.values[static_cast<std::size_t>(network_.inputs[0])];

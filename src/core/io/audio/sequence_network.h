@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +10,11 @@
 #include "network/network.h"
 
 namespace penstock::io::audio {
+
+/// Features that Keras adds, half before and the rest behind, if a convolution's padding is "same".
+inline Index same_padding(Index features, Index width, Index stride) {
+  return std::max<Index>(((features + stride - 1) / stride - 1) * stride + width - features, 0);
+}
 
 /// Builds a network of whole sequences, layer by layer: "input" [batch, time, I], "output" [batch, time, O]. Shapes of
 /// weights are the caller's to check.
@@ -29,6 +36,9 @@ class SequenceNetwork {
   void recurrent(std::string_view cell, Index hidden, std::vector<Array> weights);
   /// A causal convolution, for weight [O, C / groups, K] and bias [O].
   void convolution(const Array& weight, const Array& bias, Index dilation, Index groups);
+  /// A convolution over steps and features, causal over steps, for weight [O, C, steps, features] and bias [O]. Values
+  /// of a step are [features, C], then [features', O]. `stride` and `pads`, before and behind, are of features.
+  void convolution_2d(const Array& weight, const Array& bias, Index dilation, Index stride, std::array<Index, 2> pads);
   /// The input as it is now is what add_input() adds.
   void keep_input() { input_ = value_; }
   /// Adds the first channels of the input: one to each channel, or all.
