@@ -298,10 +298,9 @@ def test_silero_vad_as_in_onnxruntime(name, fixed, samples):
     content = published("silero_vad", "data", name)
     random = np.random.default_rng(1)
     peer = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    half = peer.get_inputs()[0].type == "tensor(float16)"
     chunks = [{"input": random.normal(0, 0.1, (1, samples)).astype(np.float32)} for _ in range(1000)]
     known = {name: value for name, value in fixed.items() if name in [each.name for each in peer.get_inputs()]}
-    same(*stream_both(content, chunks, fixed=known), tolerance=1e-3 if half else 1e-5)
+    same(*stream_both(content, chunks, fixed=known))
 
 
 def near(content, inputs):
