@@ -5,8 +5,9 @@
 //!
 //! A row holds the model's normalised features; the answers are its outputs.
 
-use std::ffi::{c_char, c_void, CStr, CString};
+use std::ffi::{c_void, CStr, CString};
 use std::io::BufRead;
+use std::os::raw::c_char;
 
 const OK: i32 = 0;
 

@@ -2,7 +2,7 @@
 
 export const SAMPLE_RATE = 16000;
 export const CHUNK = 512;
-const CONTEXT = 64;  // the last samples of the chunk before, which the network reads again
+export const CONTEXT = 64;  // the last samples of the chunk before, which the network reads again
 
 export class VoiceDetector {
   /** @param {import("./penstock.js").Penstock} penstock @param {BufferSource} bytes what `penstock import` wrote */

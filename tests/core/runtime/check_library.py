@@ -1,8 +1,8 @@
 """The C runtime as programs link it: sizes, what it needs, the vendored folder, and the examples in C and Rust.
 
-    check_library.py LIBRARY COMPILER WORK_DIR
+    check_library.py LIBRARY COMPILER WORK_DIR [TEST...]
 
-LIBRARY is libpenstock_runtime.a of a release build, COMPILER a C++ compiler.
+LIBRARY is libpenstock_runtime.a of a release build, COMPILER a C++ compiler. Without names of tests, all run.
 """
 
 import json
@@ -164,4 +164,4 @@ class Library(unittest.TestCase):
 if __name__ == "__main__":
     LIBRARY, COMPILER, WORK = Path(sys.argv[1]).resolve(), sys.argv[2], Path(sys.argv[3])
     WORK.mkdir(parents=True, exist_ok=True)
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
