@@ -95,6 +95,30 @@ def test_recurrent_layers_keep_their_state(case):
     same(*stream_both(CASES[case], chunks))
 
 
+@pytest.mark.parametrize("opset", [21, 22, 23, 24])
+def test_the_newest_versions_of_operators(opset):
+    """Operators that got new versions in 21 (shapes, types) and 22 (layers, convolutions), or came in 23 and 24."""
+    random = np.random.default_rng(opset)
+    sizes = {"W": (1, 16, 3), "R": (1, 16, 4), "B": (1, 32), "K": (5, 4, 3), "scale": (5,)}
+    arrays = {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in sizes.items()}
+    arrays.update(axes=np.array([1]), shape=np.array([2, -1, 5]))
+    nodes = [
+        helper.make_node("LSTM", ["x", "W", "R", "B", "", "h", "c"], ["all", "hn", "cn"], hidden_size=4),
+        helper.make_node("Squeeze", ["all", "axes"], ["y1"]),
+        helper.make_node("Transpose", ["y1"], ["y2"], perm=[1, 2, 0]),
+        helper.make_node("Conv", ["y2", "K"], ["y3"], pads=[1, 1]),
+        helper.make_node("Swish" if opset >= 24 else "HardSwish", ["y3"], ["y4"]),
+        helper.make_node("Reshape", ["y4", "shape"], ["y5"]),
+        helper.make_node("RMSNormalization" if opset >= 23 else "LayerNormalization", ["y5", "scale"], ["y6"]),
+        helper.make_node("Cast", ["y6"], ["y7"], to=onnx.TensorProto.DOUBLE),
+        helper.make_node("Cast", ["y7"], ["y"], to=FLOAT),
+    ]
+    states = [(name, [1, 2, 4]) for name in "hc"]
+    content = model_of(nodes, [("x", [6, 2, 3]), *states], [("y", None), ("hn", [1, 2, 4]), ("cn", [1, 2, 4])], arrays, opset)
+    chunks = [{"x": random.normal(0, 1, (6, 2, 3)).astype(np.float32)} for _ in range(3)]
+    same(*stream_both(content, chunks))
+
+
 def test_batch_first_is_another_layout():
     network = penstock.import_onnx(recurrent("LSTM", batch_first=True, drop="P"))
     plain = penstock.import_onnx(CASES["lstm"])
