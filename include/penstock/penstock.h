@@ -7,6 +7,7 @@
 #include "penstock/cell.h"
 #include "penstock/checksum.h"
 #include "penstock/closed_form_branch.h"
+#include "penstock/convolution_program.h"
 #include "penstock/csp.h"
 #include "penstock/cuda.h"
 #include "penstock/data_description.h"

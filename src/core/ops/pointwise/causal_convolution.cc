@@ -10,7 +10,8 @@ namespace penstock::ops {
 namespace {
 
 /// How many steps before step t of row b its sequence began, `most` if that is longer ago.
-Index steps_since_restart(const Batch& batch, Index b, Index t, Index most) {
+Index steps_since_restart(const Batch& batch, bool has_state, Index b, Index t, Index most) {
+  if (!has_state) most = std::min(most, t);
   if (!batch.reset) return most;
   const std::uint8_t* const reset = batch.reset + b * batch.steps;
   for (Index back = 0; back < most && back <= t; ++back) {
@@ -35,8 +36,12 @@ struct Source {
   CausalConvolution shape;
   Batch batch;
   const Real* x;      // [B, T, width]
-  const Real* state;  // [B, taps - 1, width]
+  const Real* state;  // [B, taps - 1, width]; null: zeros
 
+  /// Taps that see something at step t.
+  Index seen(Index b, Index t) const {
+    return std::min(shape.taps, steps_since_restart(batch, state != nullptr, b, t, shape.taps) + 1);
+  }
   /// The row `back` steps before step t; null where that lies before a restart.
   const Real* at(Index b, Index t, Index back) const {
     return restarted(batch, b, t, back) ? nullptr : before(b, t, back);
@@ -83,7 +88,7 @@ void forward(const CausalConvolution& shape, const Call& call, const Operands& m
       return;
     }
     std::copy_n(bias, width, out);
-    const Index seen = std::min(shape.taps, steps_since_restart(call.batch, b, t, shape.taps) + 1);
+    const Index seen = source.seen(b, t);
     for (Index j = 0; j < seen; ++j) {
       const Real* const in = source.before(b, t, j);
       const Real* const w = weight + j * width;
@@ -103,7 +108,7 @@ void add_part(const Source<Real>& source, const Real* dy, Index begin, Index end
     const Index b = r / source.batch.steps, t = r % source.batch.steps;
     if (t >= row_length(source.batch, b)) continue;
     const Real* const d = dy + r * width;
-    const Index seen = std::min(taps, steps_since_restart(source.batch, b, t, taps) + 1);
+    const Index seen = source.seen(b, t);
     for (Index j = 0; j < seen; ++j) {
       const Real* const in = source.before(b, t, j);
       for (Index c = 0; c < width; ++c) sum[j * width + c] += d[c] * in[c];

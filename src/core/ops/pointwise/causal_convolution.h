@@ -14,8 +14,8 @@ struct CausalConvolution {
 };
 
 // clang-format off
-/// Reads x [B, T, width] and state_in [B, taps - 1, width]. Writes y [B, T, width], zero beyond a row's length, and
-/// state_out, which may be state_in.
+/// Reads x [B, T, width] and state_in [B, taps - 1, width], zeros without one. Writes y [B, T, width], zero beyond a
+/// row's length, and state_out, which may be state_in; it needs a state_in.
 struct ConvolutionOperand { enum : int { x, state_in, weight, bias, y, state_out }; };
 Op causal_convolution_forward(const CausalConvolution& shape);
 /// Writes the gradients from dweight on.
