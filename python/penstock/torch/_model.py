@@ -13,6 +13,7 @@ from .._cell_forms import CELLS, parameter_shapes
 from .._hub import Pretrained
 from ..equations import with_equations
 from ._checks import is_exported
+from ._convolution import causal_convolution, inputs_before
 from ._counter_dropout import counter_dropout, keys_of
 from ._ops import run_layers
 from ._parallel_layer import Reach, shared_layer
@@ -22,7 +23,6 @@ _FORMAT_VERSION = 2  # version of descriptions
 _EPSILON = 1e-6
 _TAPS = 9  # taps of a filter
 _MOST_CHANNELS = 16  # largest number of channels that filters read
-_LIMITS_CONVOLUTIONS = torch.__version__.startswith("2.10.")  # its torch.export fails at a limit of a convolution's length
 
 
 class _Norm(nn.Module):
@@ -50,20 +50,16 @@ class _Convolution(nn.Module):
 
     def forward(self, x, state, reset=None):
         """Returns y [B, T, C] and the state [B, taps - 1, C]. Where `reset` [B, T] is True, the past counts as zeros."""
-        taps = self.weight.shape[0]
+        kept = self.weight.shape[0] - 1
         if self.shared is not None:
             state = self._entering(x, state, reset)
-        if state is None:
-            state = x.new_zeros(x.shape[0], taps - 1, x.shape[2])
-        whole = torch.cat([state, x], 1)
+        y = causal_convolution(x, state, self.weight, self.bias, reset)
+        whole = inputs_before(x, state, kept + 1) if is_exported() or x.shape[1] < kept else x
+        last = whole[:, whole.shape[1] - kept :]
         if reset is not None:
-            return self._across_starts(whole, reset)
-        if _LIMITS_CONVOLUTIONS and taps <= 64 and is_exported():
-            y = self.bias + sum(self.weight[j] * whole[:, taps - 1 - j : whole.shape[1] - j] for j in range(taps))
-            return y, whole[:, whole.shape[1] - (taps - 1) :]
-        kernel = self.weight.flip(0).t().unsqueeze(1)  # [C, 1, taps], the oldest first
-        y = functional.conv1d(whole.transpose(1, 2), kernel, self.bias, groups=x.shape[2]).transpose(1, 2)
-        return y, whole[:, whole.shape[1] - (taps - 1) :]
+            numbers = functional.pad(reset.cumsum(1), (kept, 0))[:, x.shape[1] :]  # of the sequence of each step
+            last = last * (numbers == numbers[:, -1:]).unsqueeze(-1)
+        return y, last
 
     def _entering(self, x, state, reset):
         """Returns the inputs before this process's chunk, and gives the next process the last ones of this chunk."""
@@ -73,17 +69,6 @@ class _Convolution(nn.Module):
             numbers = reset[:, begin:].cumsum(1)  # of the sequence of each step
             leaving = leaving * (numbers == numbers[:, -1:]).unsqueeze(-1)
         return from_before(leaving, state, self.shared.group)
-
-    def _across_starts(self, whole, reset):
-        """The same where sequences begin within the steps: an input counts in its own sequence only."""
-        taps, steps = self.weight.shape[0], reset.shape[1]
-        numbers = functional.pad(reset.cumsum(1), (taps - 1, 0))  # of the sequence of each step
-        now, y = numbers[:, taps - 1 :], self.bias
-        for j in range(taps):
-            past = slice(taps - 1 - j, taps - 1 - j + steps)
-            y = y + self.weight[j] * whole[:, past] * (numbers[:, past] == now).unsqueeze(-1)
-        last = slice(whole.shape[1] - (taps - 1), whole.shape[1])
-        return y, whole[:, last] * (numbers[:, last] == now[:, -1:]).unsqueeze(-1)
 
 
 class Recurrence(nn.Module):

@@ -55,6 +55,15 @@ constexpr Op ops[] = {
     {scan_backward,
      "scan_backward(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor? lengths, Tensor? reset, "
      "Tensor h, bool logarithmic, bool reverse) -> (Tensor da, Tensor db, Tensor dh0)"},
+    // The causal convolution of each channel by itself: x [B, T, C], state [B, K - 1, C] (the inputs before x, the
+    // oldest
+    // first; none: zeros), weight [K, C] (the newest input's first), bias [C], reset bool [B, T]. The gradients of
+    // weight and bias are of the type of states.
+    {causal_convolution,
+     "causal_convolution(Tensor x, Tensor? state, Tensor weight, Tensor bias, Tensor? reset) -> Tensor"},
+    {causal_convolution_backward,
+     "causal_convolution_backward(Tensor dy, Tensor x, Tensor? state, Tensor weight, Tensor? reset) "
+     "-> (Tensor dx, Tensor dweight, Tensor dbias)"},
     // Ops that write their results to tensors of the caller, of any strides and float types: states may be wider than
     // terms.
     {scan_out,

@@ -9,6 +9,8 @@ void recurrent(StableValue* stack, std::uint64_t arguments, std::uint64_t result
 void recurrent_eager(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void recurrent_cell(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void recurrent_backward(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void causal_convolution(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void causal_convolution_backward(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan_out(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan_correct(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
