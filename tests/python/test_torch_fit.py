@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 ours = pytest.importorskip("penstock.torch", reason="PyTorch is too old")
 
+from penstock.torch import _library as library  # noqa: E402
 from penstock.torch import train as command_line  # noqa: E402
 from penstock.torch._fitting import options as fit_options  # noqa: E402
 from penstock.torch._fitting import trainer  # noqa: E402
@@ -206,6 +207,14 @@ def test_accumulation_changes_nothing(text):
     halves, _, _ = run(ours.fit, text, precision="bf16")
     assert [p.loss for p in halves] != [p.loss for p in expected]
     assert all(abs(a.loss - b.loss) < 0.05 for a, b in zip(halves, expected))
+
+
+def test_full_precision_is_float32(text, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn.rnn, "fp32_precision", "tf32")
+    seen = []
+    run(ours.fit, text, precision="full", callback=lambda progress: seen.append(library._tf32()))
+    assert seen and not any(seen)
+    assert library._tf32()
 
 
 def test_compiled_blocks_compute_the_same(text):

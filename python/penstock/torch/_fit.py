@@ -39,7 +39,8 @@ def fit(
     * ``batch`` is the global batch, which the ranks share.
     * ``checkpoint`` is a folder that all ranks see. It holds ``checkpoints`` checkpoints, each one resumed by any number
       of ranks.
-    * ``precision`` is ``"full"`` or ``"bf16"`` (autocast).
+    * ``precision`` is ``"full"`` (recurrent layers in float32, whatever PyTorch's flags of TF32 permit) or ``"bf16"``
+      (autocast).
     * ``seeds``, ``exact`` and ``tensorboard`` are refused.
 
     Args:

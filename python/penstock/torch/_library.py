@@ -1,5 +1,6 @@
 """Loads the library of ops, which registers itself with PyTorch."""
 
+import contextlib
 import ctypes
 import pathlib
 
@@ -35,8 +36,26 @@ _loaded.penstock_torch_release_memory.argtypes = []
 _loaded.penstock_torch_release_memory.restype = ctypes.c_int64
 
 
+_full_precisions = 0  # blocks of full_precision() that run
+
+
+def _tf32():
+    return _full_precisions == 0 and torch.backends.cudnn.rnn.fp32_precision == "tf32"
+
+
+@contextlib.contextmanager
+def full_precision(asked=True):
+    """Within it, if asked, float32 layers multiply in float32, whatever PyTorch's flags permit; in every thread."""
+    global _full_precisions
+    _full_precisions += asked
+    try:
+        yield
+    finally:
+        _full_precisions -= asked
+
+
 #: Kept alive for the library, which reads PyTorch's flag at every call on a GPU: compiled graphs see its changes, too.
-_permits_tf32 = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: torch.backends.cudnn.rnn.fp32_precision == "tf32")
+_permits_tf32 = ctypes.CFUNCTYPE(ctypes.c_int)(_tf32)
 _loaded.penstock_torch_read_tf32_by.argtypes = [type(_permits_tf32)]
 _loaded.penstock_torch_read_tf32_by.restype = None
 _loaded.penstock_torch_read_tf32_by(_permits_tf32)

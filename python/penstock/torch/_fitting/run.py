@@ -15,6 +15,7 @@ from ..._progress import NoBar, bar_for
 from ...datasets import scored_unit
 from ...errors import Unsupported
 from ...training import Evaluation, TrainResult, _history
+from .._library import full_precision
 from .._model import SequenceModel, write_model
 from .batches import Batches, check_kind
 from .checkpoints import Checkpoints
@@ -65,8 +66,9 @@ def _fit(model, data, said, group, stop):
             trainer.resume()
             group.agree({"step": (trainer.step, "remove the checkpoints that only some hosts see")})
         trainer.metrics.run(trainer.placement.module.spec, model.parameter_count, trainer.identity(), {})
-        trainer.run()
-        return _finished(model, data, trainer)
+        with full_precision(options.precision == "full"):
+            trainer.run()
+            return _finished(model, data, trainer)
     finally:
         trainer.metrics.close()
         trainer.batches.close()
