@@ -191,7 +191,7 @@ float* copy_windows(const Convolution& plan, const float* image, float* to) {
 void multiply_in_place(const Memory& memory, const Convolution& plan, Product job) {
   const Window& w = plan.windows.w;
   const Product all = job;
-  job.a_stride = plan.columns * plan.channels, job.c_stride = w.out * plan.maps;
+  job.a_stride = plan.columns * plan.channels;
   for (Index i = 0; i < w.out; ++i) {
     const Index before = std::clamp<Index>(w.before - i * w.stride, 0, w.size);
     const Index end = std::clamp<Index>(w.in + w.before - i * w.stride, before, w.size);
@@ -212,30 +212,40 @@ void multiply_in_place(const Memory& memory, const Convolution& plan, Product jo
 void run_windows(const Step& step, const Memory& memory) {
   const auto& plan = *static_cast<const Convolution*>(step.plan.get());
   const Index results = plan.results();
-  const bool in_place = plan.in_place();
+  const bool in_place = plan.in_place(), has_rows = in_place && step.has_rows;
+  const ImageRows rows = in_place ? step.writes_rows : ImageRows();
+  const Index of_image = plan.maps * (rows.rows > 0 ? rows.rows : results), before = plan.maps * rows.before;
   float *const windows = step.spare(memory), *const image = windows + plan.at_image;
   Product job;
   job.columns = job.c_stride = plan.maps, job.inner = job.a_stride = job.b_column = plan.inner();
   job.a = windows, job.b = step.packed.data(), job.b_row = memory.kernels.panel_columns;
   job.column_bias = bias_of(step, memory), job.c = windows + plan.at_results;
+  if (in_place) job.c_stride = of_image;
   const float* x = step.floats(0, memory);
   float* y = step.result(0, memory);
   for (Index begin = 0; begin < plan.images; begin += plan.images_at_once) {
     const Index images = std::min(plan.images_at_once, plan.images - begin);
+    if (has_rows) job.a = x, x += images * plan.columns * plan.channels;
     float* to = windows;
-    for (Index i = 0; i < images; ++i, x += plan.channels * plan.inputs()) {
+    for (Index i = 0; !has_rows && i < images; ++i, x += plan.channels * plan.inputs()) {
       lay_by_columns(plan, x, in_place ? to : image);
       to = in_place ? to + plan.columns * plan.channels : copy_windows(plan, image, to);
     }
+    if (rows.rows > 0) job.c = y + before;
     job.rows = in_place ? images : images * results;
     if (in_place) {
       multiply_in_place(memory, plan, job);
     } else {
       memory.kernels.multiply(job);
     }
-    end(step, memory, images * results * plan.maps, job.c, job.c);
-    for (Index i = 0; i < images; ++i, y += plan.maps * results) {
-      transpose(results, plan.maps, job.c + i * results * plan.maps, plan.maps, y);
+    end(step, memory, images * of_image, job.c - before, job.c - before);
+    for (Index i = 0; i < images; ++i, y += of_image) {
+      if (rows.rows > 0) {
+        std::fill_n(y, before, 0.0f);
+        std::fill_n(y + before + results * plan.maps, of_image - before - results * plan.maps, 0.0f);
+      } else {
+        transpose(results, plan.maps, job.c + i * of_image, plan.maps, y);
+      }
     }
   }
 }
@@ -342,6 +352,8 @@ Index lay_out_tiles(Convolution& plan, Index panel) {
 /// The number of vector operations for each place of a window: in windows with panels, or over whole maps.
 bool has_few_results(const Convolution& plan, Index lanes) {
   if (plan.groups != 1) return false;
+  // Where an image is one window, images together are as many rows. Sums of one part have the bits of single images.
+  if (plan.in_place() && plan.results() * plan.places() == 1 && plan.channels <= kPartOfProduct) return true;
   const Index of_windows = plan.results() * ((plan.maps + lanes - 1) / lanes);
   const Index of_maps = plan.maps * ((plan.flat() + lanes - 1) / lanes);
   return 4 * of_windows < 3 * of_maps;
@@ -421,6 +433,14 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
     plan->at_image = in_place ? 0 : (rows * inner + 15) / 16 * 16;
     plan->at_results = plan->at_image + (elements(laid) + 15) / 16 * 16;
     scratch = plan->at_results + rows * maps;
+    if (in_place) {
+      PENSTOCK_TRY(check_shape(Type::f32, {images, plan->channels, plan->columns}));
+      const Index before = windows.w.before;
+      if (before >= 0 && before + windows.w.in <= plan->columns) step.reads_rows = {plan->columns, before};
+      step.has_rows = plan->columns == 1 && windows.w.in == 1 && before == 0;
+      step.can_write_rows = true;
+      if (plan->results() == 1) step.writes_rows = {1, 0};
+    }
   } else if (weights != nullptr && is_for_tiles(*plan) && (!p.has(2) || p.known(2) != nullptr)) {
     scratch = lay_out_tiles(*plan, panel);
     PENSTOCK_TRY(check_shape(Type::f32, {scratch}));

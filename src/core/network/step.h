@@ -51,6 +51,12 @@ struct Ending {
   float alpha = 0, beta = 1;
 };
 
+/// Images [channels, columns] that lie as [rows, channels]: a row for each column, and zeros around these.
+struct ImageRows {
+  Index rows = 0;    ///< With those of zeros; 0: images lie as ever.
+  Index before = 0;  ///< Rows of zeros in front.
+};
+
 /// What a step runs on: where its tensors lie, and the loops of the instruction set in use.
 struct Memory {
   std::byte* base;
@@ -92,6 +98,10 @@ struct Step {
   bool is_unary = false;         ///< It does nothing but apply `ending`.
   bool is_binary = false;        ///< It joins two tensors by Binary `variant`.
   bool scales_channels = false;  ///< It is such a gain and shift, in `packed`.
+  ImageRows reads_rows;          ///< It reads images faster if they lie so.
+  ImageRows writes_rows;         ///< It writes images that lie so.
+  bool can_write_rows = false;   ///< It can.
+  bool has_rows = false;         ///< Read 0 lies as `reads_rows`.
   bool adds_zeros = false;       ///< It puts zeros around maps: `plan` has their Shape, before and after each axis.
 
   const std::byte* read(std::size_t i, const Memory& memory) const { return memory.at(reads[i]); }

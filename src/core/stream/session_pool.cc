@@ -68,7 +68,7 @@ struct SessionPool::Impl {
     std::uint64_t call = 0;  // the last one that took a step
     bool open = false;
   };
-  /// A session whose step can be computed.
+  /// A session that takes a step.
   struct Ready {
     Index position, slot;
   };
@@ -120,18 +120,15 @@ struct SessionPool::Impl {
     failures.push_back({position, error});
   }
 
-  /// Finds the sessions whose step can be computed.
-  template <class Value>
-  void find_ready(std::span<const PooledSession> sessions, const Value* values, std::span<float> outputs) {
+  /// Finds the sessions that take a step.
+  void find_ready(std::span<const PooledSession> sessions, std::span<float> outputs) {
     ++call;
     ready.clear();
     for (Index position = 0; position < static_cast<Index>(sessions.size()); ++position) {
       try {
         const Index slot = slot_of(sessions[static_cast<std::size_t>(position)]);
-        std::uint64_t& last = slots[static_cast<std::size_t>(slot)].call;
+        const std::uint64_t last = std::exchange(slots[static_cast<std::size_t>(slot)].call, call);
         require(last != call, "a session takes one step in a call, but this one comes twice");
-        check_step(values + position * form.inputs);
-        last = call;
         ready.push_back({position, slot});
       } catch (const Error& error) {
         fail_at(position, error, outputs);
@@ -139,13 +136,30 @@ struct SessionPool::Impl {
     }
   }
 
+  /// Sets the rows of a batch. Returns those that are set: steps with values that a model does not take are left out.
+  template <class Value>
+  std::span<const Ready> set_rows(PoolRows& rows, std::span<Ready> part, const Value* values,
+                                  std::span<float> outputs) {
+    std::size_t set = 0;
+    for (const Ready step : part) {
+      const Value* const its = values + step.position * form.inputs;
+      try {
+        check_step(its);  // here, where the copy finds the values in the cache
+      } catch (const Error& error) {
+        fail_at(step.position, error, outputs);
+        continue;
+      }
+      rows.set_row(static_cast<Index>(set), state(step.slot).data(), its);
+      part[set++] = step;
+    }
+    return part.first(set);
+  }
+
   /// Computes a step of a few sessions in one batch.
   template <class Value>
-  void run(PoolRows& rows, std::span<const Ready> part, const Value* values, std::span<float> outputs) {
-    for (Index row = 0; row < static_cast<Index>(part.size()); ++row) {
-      const auto [position, slot] = part[static_cast<std::size_t>(row)];
-      rows.set_row(row, state(slot).data(), values + position * form.inputs);
-    }
+  void run(PoolRows& rows, std::span<Ready> all, const Value* values, std::span<float> outputs) {
+    const std::span<const Ready> part = set_rows(rows, all, values, outputs);
+    if (part.empty()) return;
     rows.step();
     for (Index row = 0; row < static_cast<Index>(part.size()); ++row) {
       const auto [position, slot] = part[static_cast<std::size_t>(row)];
@@ -166,8 +180,8 @@ struct SessionPool::Impl {
                                 std::span<float> outputs) {
     const auto size = sessions.size() * static_cast<std::size_t>(form.outputs);
     require(outputs.size() == size, "outputs must hold {} values, not {}", size, outputs.size());
-    find_ready(sessions, values.data(), outputs);
-    const std::span<const Ready> all(ready);
+    find_ready(sessions, outputs);
+    const std::span<Ready> all(ready);
     const auto team = std::clamp<std::size_t>(all.size() / kRowsOfThread, 1, batches.size());
     run_team(static_cast<int>(team), [&](int thread, int threads) {
       const auto begin = all.size() * static_cast<std::size_t>(thread) / static_cast<std::size_t>(threads);
