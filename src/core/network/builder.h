@@ -70,6 +70,8 @@ class Builder {
   bool fuse_swish(std::size_t at, const std::vector<int>& writers, std::vector<int>& readers);
   bool fuse_into_writer(std::size_t at, std::vector<int>& writers, const std::vector<int>& readers);
   void fuse_head(Emitted& column, const std::vector<int>& writers, const std::vector<int>& readers);
+  void fuse_images(Emitted& emitted, std::vector<int>& writers, const std::vector<int>& readers);
+  void fuse_magnitudes(Emitted& root, std::vector<int>& writers, const std::vector<int>& readers);
   void fuse_rows(Emitted& reader, const std::vector<int>& writers, const std::vector<int>& readers);
   bool absorb_into(Step& writer, const Shape& shape, const Emitted& next, std::size_t side) const;
   void find_lifetimes();

@@ -98,19 +98,6 @@ void Builder::fuse_head(Emitted& column, const std::vector<int>& writers, const 
   column.needed = false;
 }
 
-/// A step writes images in the order in which the next one multiplies them.
-void Builder::fuse_rows(Emitted& reader, const std::vector<int>& writers, const std::vector<int>& readers) {
-  const ImageRows rows = reader.step.reads_rows;
-  const int buffer = rows.rows > 0 ? buffer_of(reader.reads[0]) : -1;
-  if (buffer < 0 || writers[buffer] < 0 || readers[buffer] != 1 || buffers_[buffer].kept) return;
-  Emitted& writer = steps_[writers[buffer]];
-  const Shape& shape = items_[writer.writes[0]].fact.shape;  // [images, channels, columns]
-  if (!writer.step.can_write_rows || items_[reader.reads[0]].fact.shape != shape) return;
-  writer.step.writes_rows = rows;
-  reader.step.has_rows = true;
-  buffers_[buffer].bytes = bytes_of(Type::f32, {shape[0], shape[1], rows.rows});
-}
-
 void Builder::fuse() {
   std::vector<int> writers(buffers_.size(), -1), readers(buffers_.size(), 0);
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -127,9 +114,8 @@ void Builder::fuse() {
     fuse_into_writer(i, writers, readers);
   }
   for (Emitted& emitted : steps_) {
-    if (!emitted.needed) continue;
-    fuse_head(emitted, writers, readers);
-    if (!kIsRuntime) fuse_rows(emitted, writers, readers);
+    if (emitted.needed) fuse_head(emitted, writers, readers);
+    if constexpr (!kIsRuntime) fuse_images(emitted, writers, readers);
   }
   std::erase_if(steps_, [](const Emitted& emitted) { return !emitted.needed; });
 }

@@ -208,43 +208,68 @@ void multiply_in_place(const Memory& memory, const Convolution& plan, Product jo
   }
 }
 
+/// A product of windows with panels of the weights.
+Product product_of_windows(const Step& step, const Memory& memory, const Convolution& plan) {
+  Product job;
+  job.columns = job.c_stride = plan.maps, job.inner = job.a_stride = job.b_column = plan.inner();
+  job.a = step.spare(memory), job.b = step.packed.data(), job.b_row = memory.kernels.panel_columns;
+  job.column_bias = bias_of(step, memory), job.c = step.spare(memory) + plan.at_results;
+  return job;
+}
+
 /// Windows of several images go together: a product of many rows reads the weights less often.
 void run_windows(const Step& step, const Memory& memory) {
   const auto& plan = *static_cast<const Convolution*>(step.plan.get());
   const Index results = plan.results();
-  const bool in_place = plan.in_place(), has_rows = in_place && step.has_rows;
-  const ImageRows rows = in_place ? step.writes_rows : ImageRows();
-  const Index of_image = plan.maps * (rows.rows > 0 ? rows.rows : results), before = plan.maps * rows.before;
   float *const windows = step.spare(memory), *const image = windows + plan.at_image;
-  Product job;
-  job.columns = job.c_stride = plan.maps, job.inner = job.a_stride = job.b_column = plan.inner();
-  job.a = windows, job.b = step.packed.data(), job.b_row = memory.kernels.panel_columns;
-  job.column_bias = bias_of(step, memory), job.c = windows + plan.at_results;
-  if (in_place) job.c_stride = of_image;
+  Product job = product_of_windows(step, memory, plan);
   const float* x = step.floats(0, memory);
   float* y = step.result(0, memory);
   for (Index begin = 0; begin < plan.images; begin += plan.images_at_once) {
     const Index images = std::min(plan.images_at_once, plan.images - begin);
-    if (has_rows) job.a = x, x += images * plan.columns * plan.channels;
     float* to = windows;
-    for (Index i = 0; !has_rows && i < images; ++i, x += plan.channels * plan.inputs()) {
-      lay_by_columns(plan, x, in_place ? to : image);
-      to = in_place ? to + plan.columns * plan.channels : copy_windows(plan, image, to);
+    for (Index i = 0; i < images; ++i, x += plan.channels * plan.inputs()) {
+      lay_by_columns(plan, x, image);
+      to = copy_windows(plan, image, to);
     }
-    if (rows.rows > 0) job.c = y + before;
-    job.rows = in_place ? images : images * results;
-    if (in_place) {
-      multiply_in_place(memory, plan, job);
+    job.rows = images * results;
+    memory.kernels.multiply(job);
+    end(step, memory, job.rows * plan.maps, job.c, job.c);
+    for (Index i = 0; i < images; ++i, y += plan.maps * results) {
+      transpose(results, plan.maps, job.c + i * results * plan.maps, plan.maps, y);
+    }
+  }
+}
+
+/// The same where windows are multiplied as they lie. Images may be there as rows of channels, or are written so.
+void run_windows_in_place(const Step& step, const Memory& memory) {
+  const auto& plan = *static_cast<const Convolution*>(step.plan.get());
+  const auto [rows, before] = step.images.writes;
+  const Index results = plan.results() * plan.maps, of_image = rows > 0 ? rows * plan.maps : results;
+  const Index skipped = before * plan.maps;
+  Product job = product_of_windows(step, memory, plan);
+  job.c_stride = of_image;
+  const float* x = step.floats(0, memory);
+  float* y = step.result(0, memory);
+  for (Index begin = 0; begin < plan.images; begin += plan.images_at_once) {
+    job.rows = std::min(plan.images_at_once, plan.images - begin);
+    if (step.images.has_rows) {
+      job.a = x, x += job.rows * plan.columns * plan.channels;
     } else {
-      memory.kernels.multiply(job);
+      float* to = step.spare(memory);
+      for (Index i = 0; i < job.rows; ++i, x += plan.channels * plan.inputs(), to += plan.columns * plan.channels) {
+        lay_by_columns(plan, x, to);
+      }
     }
-    end(step, memory, images * of_image, job.c - before, job.c - before);
-    for (Index i = 0; i < images; ++i, y += of_image) {
-      if (rows.rows > 0) {
-        std::fill_n(y, before, 0.0f);
-        std::fill_n(y + before + results * plan.maps, of_image - before - results * plan.maps, 0.0f);
+    if (rows > 0) job.c = y + skipped;
+    multiply_in_place(memory, plan, job);
+    end(step, memory, job.rows * of_image, job.c - skipped, job.c - skipped);
+    for (Index i = 0; i < job.rows; ++i, y += of_image) {
+      if (rows > 0) {
+        std::fill_n(y, skipped, 0.0f);
+        std::fill_n(y + skipped + results, of_image - skipped - results, 0.0f);
       } else {
-        transpose(results, plan.maps, job.c + i * of_image, plan.maps, y);
+        transpose(plan.results(), plan.maps, job.c + i * of_image, plan.maps, y);
       }
     }
   }
@@ -436,10 +461,10 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
     if (in_place) {
       PENSTOCK_TRY(check_shape(Type::f32, {images, plan->channels, plan->columns}));
       const Index before = windows.w.before;
-      if (before >= 0 && before + windows.w.in <= plan->columns) step.reads_rows = {plan->columns, before};
-      step.has_rows = plan->columns == 1 && windows.w.in == 1 && before == 0;
-      step.can_write_rows = true;
-      if (plan->results() == 1) step.writes_rows = {1, 0};
+      if (before >= 0 && before + windows.w.in <= plan->columns) step.images.reads = {plan->columns, before};
+      step.images.has_rows = plan->columns == 1 && windows.w.in == 1 && before == 0;
+      step.images.can_write_rows = true;
+      if (plan->results() == 1) step.images.writes = {1, 0};
     }
   } else if (weights != nullptr && is_for_tiles(*plan) && (!p.has(2) || p.known(2) != nullptr)) {
     scratch = lay_out_tiles(*plan, panel);
@@ -457,7 +482,8 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
     if (weights != nullptr) step.packed.own().assign(weights, weights + maps * inner);
   }
   const bool tiled = plan->tile_rows > 0;
-  const Run run = plan->few ? &run_windows : tiled ? &run_tiles : &run_maps_at_offsets;
+  const Run run = !plan->few ? (tiled ? &run_tiles : &run_maps_at_offsets)
+                             : (plan->in_place() ? &run_windows_in_place : &run_windows);
   p.run(run, static_cast<std::size_t>(scratch) * sizeof(float));
   if (p.known(2) != nullptr) step.bias.assign(p.known_floats(2), p.known_floats(2) + maps);
   step.takes_ending = true;

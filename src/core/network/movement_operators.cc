@@ -5,6 +5,7 @@
 
 #include "network/maps.h"
 #include "network/preparation.h"
+#include "network/transpose.h"
 
 namespace penstock::network {
 
@@ -38,6 +39,7 @@ Status restride(Preparation& p, std::size_t write, const Shape& shape, const Sha
   } else {
     p.run(&run_copies);
     add_copy(p, loop, 0, static_cast<Index>(write));
+    if (!kIsRuntime) p.step.images.is_part = p.writes() == 1 && !loop.empty();
   }
   return {};
 }

@@ -26,13 +26,16 @@ struct FrameTransform {
   Index size = 0, bins = 0;  ///< N, a power of two from 64; frequencies, up to N / 2 + 1.
   const float* constants;    ///< As constants_of() has them.
   const float* frames[kMostLanes];
-  float sign = 1;          ///< 1: filters are minus sines; -1: sines.
+  float sign = 1;  ///< 1: filters are minus sines; -1: sines.
+  bool magnitudes = false;
   float* spare = nullptr;  ///< [2, N, lanes]
-  float* c = nullptr;      ///< [2 bins, lanes]: products with cosines, then with sines.
+  float* c = nullptr;      ///< [2 bins, lanes]: products with cosines, then with sines; or [bins, lanes]: magnitudes.
 };
 
 struct SpectrumKernel {
   void (*run)(const FrameTransform& job) = nullptr;
+  /// Copies c [maps, lanes] of some frames to rows of maps.
+  void (*to_rows)(Index maps, const float* c, Index frames, float* const* rows) = nullptr;
   Index lanes = 0;
 };
 
@@ -112,6 +115,7 @@ void Unfold(const FrameTransform& job, const float* factors, const float* z) {
   const V sign(job.sign), two(2.0f);
   const auto put = [&](Index k, V re, V im) HWY_ATTR {
     if (k >= job.bins) return;
+    if (job.magnitudes) return L::store(Sqrt(re * re + im * im), job.c + k * V::lanes);
     L::store(re, job.c + k * V::lanes);
     L::store(im * sign, job.c + (job.bins + k) * V::lanes);
   };
@@ -149,11 +153,23 @@ void Run(const FrameTransform& job) {
   Unfold(job, factors, x);
 }
 
+void ToRows(Index maps, const float* c, Index frames, float* const* rows) {
+  for (Index map = 0; map < maps; map += V::lanes) {
+    const Index count = std::min<Index>(V::lanes, maps - map);
+    V square[V::lanes];
+    for (Index i = 0; i < V::lanes; ++i) square[i] = L::load(c + (map + std::min(i, count - 1)) * V::lanes);
+#if HWY_TARGET != HWY_SCALAR
+    Transpose(square);
+#endif
+    for (Index frame = 0; frame < frames; ++frame) L::store(square[frame], rows[frame] + map, count);
+  }
+}
+
 }  // namespace
 
 void FillSpectrum(network::SpectrumKernel& kernel) {
   static_assert(V::lanes <= network::kMostLanes);
-  kernel = {&Run, V::lanes};
+  kernel = {&Run, &ToRows, V::lanes};
 }
 
 }  // namespace penstock::cpu::HWY_NAMESPACE
@@ -230,10 +246,46 @@ void pack_constants(Index size, const float* window, AlignedVector<float>& packe
   for (Index k = 0; k < size / 4; ++k) add(k, size);
 }
 
+/// Frames of all images, and the maps of each.
+struct Frames {
+  Index begin, count, maps;
+};
+
+/// Copies c [maps, lanes] of some frames to [images, maps, frames].
+void write_maps(const Step& step, const Memory& memory, const Plan& plan, const Frames& of, const float* c) {
+  const Index out = plan.window.out, lanes = plan.kernel.lanes;
+  for (Index lane = 0; lane < of.count;) {
+    const Index image = (of.begin + lane) / out, frame = (of.begin + lane) % out;
+    const Index together = std::min(out - frame, of.count - lane);
+    float* const y = step.result(0, memory) + image * of.maps * out + frame;
+    const auto copy = [&](auto frames) {
+      for (Index map = 0; map < of.maps; ++map) std::copy_n(c + map * lanes + lane, frames, y + map * out);
+    };
+    together == 4 ? copy(std::integral_constant<Index, 4>()) : copy(together);
+    lane += together;
+  }
+}
+
+/// Copies them to [images, rows, maps], with zeros around.
+void write_rows(const Step& step, const Memory& memory, const Plan& plan, const Frames& of, const float* c) {
+  const auto [rows, before] = step.images.writes;
+  const Index out = plan.window.out;
+  float* to[kMostLanes];
+  for (Index lane = 0; lane < of.count; ++lane) {
+    const Index image = (of.begin + lane) / out, frame = (of.begin + lane) % out;
+    float* const y = step.result(0, memory) + image * rows * of.maps;
+    to[lane] = y + (before + frame) * of.maps;
+    if (frame == 0) std::fill_n(y, before * of.maps, 0.0f);
+    if (frame + 1 == out) std::fill_n(to[lane] + of.maps, (rows - before - out) * of.maps, 0.0f);
+  }
+  plan.kernel.to_rows(of.maps, c, of.count, to);
+}
+
 void run_spectrum(const Step& step, const Memory& memory) {
   const auto& plan = *static_cast<const Plan*>(step.plan.get());
   const Window& window = plan.window;
-  const Index lanes = plan.kernel.lanes, maps = 2 * plan.transform.bins, all = plan.images * window.out;
+  const Index lanes = plan.kernel.lanes, all = plan.images * window.out;
+  const Index maps = (step.images.has_magnitudes ? 1 : 2) * plan.transform.bins;
   const float* x = step.floats(0, memory);
   if (plan.at_frames > 0) {
     float* const padded = step.spare(memory);
@@ -247,7 +299,7 @@ void run_spectrum(const Step& step, const Memory& memory) {
     x = padded;
   }
   FrameTransform job = plan.transform;
-  job.constants = step.packed.data();
+  job.constants = step.packed.data(), job.magnitudes = step.images.has_magnitudes;
   job.spare = step.spare(memory) + plan.at_frames, job.c = job.spare + 2 * job.size * lanes;
   for (Index begin = 0; begin < all; begin += lanes) {
     const Index count = std::min(lanes, all - begin);
@@ -257,16 +309,8 @@ void run_spectrum(const Step& step, const Memory& memory) {
     }
     plan.kernel.run(job);
     memory.kernels.unary(step.ending.op, maps * lanes, job.c, job.c, step.ending.alpha, step.ending.beta);
-    for (Index lane = 0; lane < count;) {
-      const Index image = (begin + lane) / window.out, frame = (begin + lane) % window.out;
-      const Index together = std::min(window.out - frame, count - lane);
-      float* const y = step.result(0, memory) + image * maps * window.out + frame;
-      const auto copy = [&](auto frames) {
-        for (Index map = 0; map < maps; ++map) std::copy_n(job.c + map * lanes + lane, frames, y + map * window.out);
-      };
-      together == 4 ? copy(std::integral_constant<Index, 4>()) : copy(together);
-      lane += together;
-    }
+    step.images.writes.rows > 0 ? write_rows(step, memory, plan, {begin, count, maps}, job.c)
+                                : write_maps(step, memory, plan, {begin, count, maps}, job.c);
   }
 }
 
@@ -299,7 +343,8 @@ bool prepare_spectrum(Preparation& p, const Windows& windows, const float* weigh
   pack_constants(size, weights, p.step.packed.own());
   const Index scratch = plan->at_frames + (2 * size + maps) * kernel.lanes;
   p.run(&run_spectrum, static_cast<std::size_t>(scratch) * sizeof(float));
-  p.step.takes_ending = true;
+  p.step.takes_ending = p.step.images.can_write_rows = true;
+  p.step.images.is_spectrum = true;
   p.step.plan = plan;
   return true;
 }

@@ -57,6 +57,17 @@ struct ImageRows {
   Index before = 0;  ///< Rows of zeros in front.
 };
 
+/// How a step of many images can write what the next one reads fastest.
+struct ManyImages {
+  ImageRows reads;   ///< It reads images faster if they lie so.
+  ImageRows writes;  ///< It writes images that lie so.
+  bool can_write_rows = false;
+  bool has_rows = false;        ///< Read 0 lies as `reads`.
+  bool is_spectrum = false;     ///< It writes real parts, then as many imaginary parts,
+  bool has_magnitudes = false;  ///< or their magnitudes.
+  bool is_part = false;         ///< It does nothing but copy a part of read 0 by `loops[0]`.
+};
+
 /// What a step runs on: where its tensors lie, and the loops of the instruction set in use.
 struct Memory {
   std::byte* base;
@@ -98,11 +109,8 @@ struct Step {
   bool is_unary = false;         ///< It does nothing but apply `ending`.
   bool is_binary = false;        ///< It joins two tensors by Binary `variant`.
   bool scales_channels = false;  ///< It is such a gain and shift, in `packed`.
-  ImageRows reads_rows;          ///< It reads images faster if they lie so.
-  ImageRows writes_rows;         ///< It writes images that lie so.
-  bool can_write_rows = false;   ///< It can.
-  bool has_rows = false;         ///< Read 0 lies as `reads_rows`.
-  bool adds_zeros = false;       ///< It puts zeros around maps: `plan` has their Shape, before and after each axis.
+  ManyImages images;
+  bool adds_zeros = false;  ///< It puts zeros around maps: `plan` has their Shape, before and after each axis.
 
   const std::byte* read(std::size_t i, const Memory& memory) const { return memory.at(reads[i]); }
   const float* floats(std::size_t i, const Memory& memory) const {

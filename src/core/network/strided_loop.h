@@ -19,6 +19,7 @@ class StridedLoop {
   /// Where tensors begin.
   Strides first = {};
 
+  bool operator==(const StridedLoop&) const = default;
   bool empty() const { return empty_; }
   int axes() const { return axes_; }
   Index extent(int axis) const { return extents_[axis]; }

@@ -158,5 +158,56 @@ TEST_P(Spectra, ConvolutionsOfManyImagesHaveTheBitsOfFew) {
   EXPECT_EQ(std::vector<float>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(part.size())), part);
 }
 
+/// Images of samples that become magnitudes of a transform, then three convolutions, of which the last has one map.
+Network chain(const Case& of, const std::vector<float>& filters, bool of_products) {
+  Maker maker;
+  const auto half = [&](int read, Index first) {
+    return maker.node("Slice", {read, maker.constant({first * of.bins}), maker.constant({(first + 1) * of.bins}),
+                                maker.constant({1})});
+  };
+  const auto square = [&](int read) { return maker.node("Pow", {read, maker.constant(floats({}, {2.0f}))}); };
+  const int filter = maker.constant(floats({2 * of.bins, 1, of.size}, filters));
+  const int x = maker.input("x", {-1, 1, of.samples});
+  const int both = maker.node("Conv", {x, filter}, {{"strides", {of.stride}}});
+  int last = maker.node("Sqrt", {maker.node("Add", {square(half(both, 0)), square(half(both, 1))})});
+  if (of_products) last = maker.node("Relu", {last});  // magnitudes that another step writes
+  const auto convolve = [&](const Shape& shape, Index stride, Index before, Index after) {
+    const int weights = maker.constant(noise(shape, 11)), bias = maker.constant(noise({shape[0]}, 12));
+    const int sums = maker.node("Conv", {last, weights, bias}, {{"strides", {stride}}, {"pads", {before, after}}});
+    last = maker.node("Sigmoid", {sums});  // 0 becomes another number
+  };
+  convolve({70, of.bins, 3}, 1, 1, 1);
+  convolve({33, 70, 3}, 2, 2, 0);
+  convolve({19, 33, (of.frames() - 1) / 2 + 1}, 1, 0, 0);
+  convolve({1, 19, 1}, 1, 0, 0);
+  maker.output(last);
+  return maker.network;
+}
+
+TEST_P(Spectra, ChainsOfManyImagesHaveTheBitsOfFew) {
+  for (const Index samples : {640, 768}) {
+    const Case of{53, samples, 256, 128, 129};
+    const std::vector<float> filters = filters_of(of);
+    const Tensor x = noise({of.images, 1, samples}, 9);
+    const std::vector<float> values = x.as<float>();
+    const auto run = [&](const Network& network, const Tensor& images) {
+      Running running(network, {images.shape}, &prepare_spectrum);
+      EXPECT_TRUE(running.status.ok()) << running.status.text;
+      for (int turn = 0; turn < 2; ++turn) {  // zeros around images are there when other steps have had their place
+        running.set(0, images);
+        running.session->run();
+      }
+      return running.output(0).as<float>();
+    };
+    const Network network = chain(of, filters, false);
+    const std::vector<float> all = run(network, x), separate = run(chain(of, filters, true), x);
+    EXPECT_EQ(all, separate);
+    for (const Index images : {1, 5, 6}) {
+      const Tensor part = floats({images, 1, samples}, {values.begin(), values.begin() + images * samples});
+      EXPECT_EQ(run(network, part), std::vector<float>(all.begin(), all.begin() + images)) << images;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace penstock::network
