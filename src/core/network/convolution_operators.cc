@@ -7,49 +7,11 @@
 #include <utility>
 
 #include "network/contraction.h"
-#include "network/preparation.h"
-#include "network/transpose.h"
-#include "network/window.h"
+#include "network/convolution.h"
 
 namespace penstock::network {
 
 namespace {
-
-/// Columns of a product at once: what a map of them takes stays in the first cache.
-constexpr Index kChunk = 512;
-/// Windows of a product at once: a few tiles of rows.
-constexpr Index kWindowsAtOnce = 24;
-/// The least number of images whose windows fill a tile of rows.
-constexpr Index kImagesInPlace = 6;
-
-struct Convolution {
-  Index images = 1, groups = 1, channels = 1, maps = 1;  // of a group
-  Windows windows;
-  bool few = false;     // windows with panels
-  bool padded = false;  // the input is copied first
-  // Each channel is copied to a plane for each phase: rows and columns that a stride steps over together.
-  std::vector<std::pair<Index, Index>> phases = {{0, 0}};
-  Index rows = 0, columns = 0;         // of a plane
-  std::vector<Index> offsets;          // of the channels and places of a window, in planes of a group
-  Index at_image = 0, at_results = 0;  // in the scratch, in floats; the former of windows: an image by columns
-  Index images_at_once = 1;            // of windows
-  Index tile_rows = 0;                 // at once; 0: there are no tiles
-  Index tile_stride = 0;               // of so many floats
-
-  Index places() const { return windows.h.size * windows.w.size; }
-  Index inner() const { return channels * places(); }
-  Index results() const { return windows.h.out * windows.w.out; }
-  Index inputs() const { return windows.h.in * windows.w.in; }
-  /// Results of a map, with the columns between its rows.
-  Index flat() const { return (windows.h.out - 1) * columns + windows.w.out; }
-  /// Windows with panels are parts of images by columns.
-  bool in_place() const {
-    return !kIsRuntime && windows.in_rows() && windows.w.dilation == 1 && images >= kImagesInPlace;
-  }
-  /// Results lie as they are computed.
-  bool direct() const { return windows.h.out == 1 || columns == windows.w.out; }
-  Index rows_at_once() const { return std::clamp<Index>(kChunk / columns, 1, windows.h.out); }
-};
 
 /// One row of a plane: columns of a phase, zeros where the input has none.
 void fill_row(const Window& w, Index phase, Index columns, const float* x, float* y) {
@@ -92,10 +54,6 @@ void fill_planes(const Convolution& plan, const float* x, float* y) {
   }
 }
 
-void end(const Step& step, const Memory& memory, Index n, const float* x, float* y) {
-  memory.kernels.unary(step.ending.op, n, x, y, step.ending.alpha, step.ending.beta);
-}
-
 /// The results of a group, some columns at a time. `job` has all but those.
 void run_group(const Step& step, const Memory& memory, const Convolution& plan, Product job, const float* planes,
                float* y) {
@@ -108,7 +66,7 @@ void run_group(const Step& step, const Memory& memory, const Convolution& plan, 
       memory.kernels.multiply(job);
       if (step.ending.op == Unary::none) continue;
       for (Index map = 0; map < plan.maps; ++map) {
-        end(step, memory, job.columns, job.c + map * results, job.c + map * results);
+        apply_ending(step, memory, job.columns, job.c + map * results, job.c + map * results);
       }
     }
     return;
@@ -123,15 +81,11 @@ void run_group(const Step& step, const Memory& memory, const Convolution& plan, 
     memory.kernels.multiply(job);
     for (Index map = 0; map < plan.maps; ++map) {
       for (Index i = 0; i < rows; ++i) {
-        end(step, memory, out, job.c + map * job.c_stride + i * plan.columns, y + map * results + (row + i) * out);
+        apply_ending(step, memory, out, job.c + map * job.c_stride + i * plan.columns,
+                     y + map * results + (row + i) * out);
       }
     }
   }
-}
-
-const float* bias_of(const Step& step, const Memory& memory) {
-  if (!step.bias.empty()) return step.bias.data();
-  return step.reads.size() > 2 ? step.floats(2, memory) : nullptr;
 }
 
 void run_maps_at_offsets(const Step& step, const Memory& memory) {
@@ -157,18 +111,6 @@ void run_maps_at_offsets(const Step& step, const Memory& memory) {
   }
 }
 
-/// An image [channels, H, W] as [H, columns, channels]: those that windows read, with zeros where the input has none.
-void lay_by_columns(const Convolution& plan, const float* x, float* y) {
-  const Window& w = plan.windows.w;
-  const Index begin = std::clamp<Index>(w.before, 0, plan.columns);
-  const Index end = std::clamp<Index>(w.in + w.before, begin, plan.columns);
-  for (Index row = 0; row < plan.windows.h.in; ++row, x += w.in, y += plan.columns * plan.channels) {
-    std::fill_n(y, begin * plan.channels, 0.0f);
-    transpose(plan.channels, end - begin, x + begin - w.before, plan.inputs(), y + begin * plan.channels);
-    std::fill_n(y + end * plan.channels, (plan.columns - end) * plan.channels, 0.0f);
-  }
-}
-
 /// The windows of an image that lies so: [results, h, w, channels]. Returns the end.
 float* copy_windows(const Convolution& plan, const float* image, float* to) {
   const Window &h = plan.windows.h, &w = plan.windows.w;
@@ -184,37 +126,6 @@ float* copy_windows(const Convolution& plan, const float* image, float* to) {
     }
   }
   return to;
-}
-
-/// Multiplies each window of all images. Leaves out the zeros of the padding: behind the input all, in front of it
-/// whole parts of sums, so that finite weights give the same bits.
-void multiply_in_place(const Memory& memory, const Convolution& plan, Product job) {
-  const Window& w = plan.windows.w;
-  const Product all = job;
-  job.a_stride = plan.columns * plan.channels;
-  for (Index i = 0; i < w.out; ++i) {
-    const Index before = std::clamp<Index>(w.before - i * w.stride, 0, w.size);
-    const Index end = std::clamp<Index>(w.in + w.before - i * w.stride, before, w.size);
-    job.begin = before * plan.channels / kPartOfProduct * kPartOfProduct;
-    // One part stays one, and several stay several: the place of the bias in the sum depends on it.
-    const Index least = std::min(all.inner, kPartOfProduct + 1);
-    job.a = all.a + i * w.stride * plan.channels, job.inner = std::max(end * plan.channels, least);
-    job.c = all.c + i * plan.maps;
-    for (Index row = 0; job.begin > 0 && row < job.rows; ++row) {
-      float* const c = job.c + row * job.c_stride;
-      job.column_bias == nullptr ? std::fill_n(c, plan.maps, 0.0f) : std::copy_n(job.column_bias, plan.maps, c);
-    }
-    memory.kernels.multiply(job);
-  }
-}
-
-/// A product of windows with panels of the weights.
-Product product_of_windows(const Step& step, const Memory& memory, const Convolution& plan) {
-  Product job;
-  job.columns = job.c_stride = plan.maps, job.inner = job.a_stride = job.b_column = plan.inner();
-  job.a = step.spare(memory), job.b = step.packed.data(), job.b_row = memory.kernels.panel_columns;
-  job.column_bias = bias_of(step, memory), job.c = step.spare(memory) + plan.at_results;
-  return job;
 }
 
 /// Windows of several images go together: a product of many rows reads the weights less often.
@@ -234,43 +145,9 @@ void run_windows(const Step& step, const Memory& memory) {
     }
     job.rows = images * results;
     memory.kernels.multiply(job);
-    end(step, memory, job.rows * plan.maps, job.c, job.c);
+    apply_ending(step, memory, job.rows * plan.maps, job.c, job.c);
     for (Index i = 0; i < images; ++i, y += plan.maps * results) {
       transpose(results, plan.maps, job.c + i * results * plan.maps, plan.maps, y);
-    }
-  }
-}
-
-/// The same where windows are multiplied as they lie. Images may be there as rows of channels, or are written so.
-void run_windows_in_place(const Step& step, const Memory& memory) {
-  const auto& plan = *static_cast<const Convolution*>(step.plan.get());
-  const auto [rows, before] = step.images.writes;
-  const Index results = plan.results() * plan.maps, of_image = rows > 0 ? rows * plan.maps : results;
-  const Index skipped = before * plan.maps;
-  Product job = product_of_windows(step, memory, plan);
-  job.c_stride = of_image;
-  const float* x = step.floats(0, memory);
-  float* y = step.result(0, memory);
-  for (Index begin = 0; begin < plan.images; begin += plan.images_at_once) {
-    job.rows = std::min(plan.images_at_once, plan.images - begin);
-    if (step.images.has_rows) {
-      job.a = x, x += job.rows * plan.columns * plan.channels;
-    } else {
-      float* to = step.spare(memory);
-      for (Index i = 0; i < job.rows; ++i, x += plan.channels * plan.inputs(), to += plan.columns * plan.channels) {
-        lay_by_columns(plan, x, to);
-      }
-    }
-    if (rows > 0) job.c = y + skipped;
-    multiply_in_place(memory, plan, job);
-    end(step, memory, job.rows * of_image, job.c - skipped, job.c - skipped);
-    for (Index i = 0; i < job.rows; ++i, y += of_image) {
-      if (rows > 0) {
-        std::fill_n(y, skipped, 0.0f);
-        std::fill_n(y + skipped + results, of_image - skipped - results, 0.0f);
-      } else {
-        transpose(plan.results(), plan.maps, job.c + i * of_image, plan.maps, y);
-      }
     }
   }
 }
@@ -348,8 +225,8 @@ void run_tiles(const Step& step, const Memory& memory) {
         memory.kernels.from_tiles(tiles, products + map * stride, plan.maps * stride,
                                   step.bias.empty() ? 0.0f : step.bias[map], results, results + 2 * stride);
         for (Index i = 2 * row; i < std::min(2 * (row + rows), out_h); ++i) {
-          end(step, memory, out_w, results + i % 2 * 2 * stride + (i / 2 - row) * 2 * plan.columns,
-              y + map * plan.results() + i * out_w);
+          apply_ending(step, memory, out_w, results + i % 2 * 2 * stride + (i / 2 - row) * 2 * plan.columns,
+                       y + map * plan.results() + i * out_w);
         }
       }
     }
@@ -482,8 +359,10 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
     if (weights != nullptr) step.packed.own().assign(weights, weights + maps * inner);
   }
   const bool tiled = plan->tile_rows > 0;
-  const Run run = !plan->few ? (tiled ? &run_tiles : &run_maps_at_offsets)
-                             : (plan->in_place() ? &run_windows_in_place : &run_windows);
+  Run run = plan->few ? &run_windows : tiled ? &run_tiles : &run_maps_at_offsets;
+  if constexpr (!kIsRuntime) {
+    if (plan->few && plan->in_place()) run = &run_windows_in_place;
+  }
   p.run(run, static_cast<std::size_t>(scratch) * sizeof(float));
   if (p.known(2) != nullptr) step.bias.assign(p.known_floats(2), p.known_floats(2) + maps);
   step.takes_ending = true;
