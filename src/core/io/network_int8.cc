@@ -8,7 +8,6 @@
 
 #include "base/aligned.h"
 #include "base/check.h"
-#include "network/spectrum.h"
 #include "nn/model/choose_int8_layers.h"
 #include "nn/model/quantize.h"
 
@@ -47,19 +46,10 @@ bool has_form(const Constant& weight, const Matrix& matrix) {
   return std::ranges::all_of(values, [](float each) { return std::isfinite(each); });
 }
 
-/// Whether a pool computes this convolution by a transform of its exact filters.
-bool is_transform(const Constant* filters) {
-  if (filters == nullptr || !has_form(*filters, {1, 0, 3, true}) || filters->shape[1] != 1) return false;
-  const Index maps = filters->shape[0];
-  const auto count = static_cast<Index>(filters->bytes.size() / sizeof(float));
-  return network::are_transform(maps, count / maps, reinterpret_cast<const float*>(filters->bytes.data()));
-}
-
 std::vector<Matrix> matrices_of(const Network& network, const Node& node) {
   std::vector<Matrix> wanted;
   if (node.op == "Recurrent") wanted = {{network::kRecurrentWeightIh, 0, 3}, {network::kRecurrentWeightHh, 0, 3}};
-  if (node.op == "Conv" && node.reads.size() > 1 && !is_transform(constant_of(network, node.reads[1])))
-    wanted = {{1, 0, 3, true}};
+  if (node.op == "Conv") wanted = {{1, 0, 3, true}};
   if (node.op == "MatMul") wanted = {{1, 1, 2}};
   if (node.op == "Gemm") {
     const network::Attribute* const turned = node.find("transB");

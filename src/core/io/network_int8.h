@@ -9,9 +9,8 @@
 namespace penstock::io {
 
 /// Returns the names of the nodes whose constant, finite matrices can be int8, in their order: Recurrent, MatMul, Gemm
-/// and Conv, also in branches and bodies of loops. A Conv with the filters of a windowed Fourier transform is none of
-/// them: pools know such filters by their exact numbers (network/spectrum.h). A node without a name, or with that of
-/// another one, is called by its operator and position.
+/// and Conv, also in branches and bodies of loops. A node without a name, or with that of another one, is called by its
+/// operator and position.
 std::vector<std::string> int8_layers(const network::Network& network);
 
 /// Returns the network with the matrices of these nodes as int8. A DequantizeLinear with one scale for each output

@@ -5,9 +5,6 @@
 
 namespace penstock::network {
 
-/// Returns whether filters [maps, N] are those of a transform that prepare_spectrum() finds.
-bool are_transform(Index maps, Index size, const float* weights);
-
 /// Prepares a convolution by a fast Fourier transform, if its filters are, up to rounding, those of a windowed
 /// transform: for k from 0, window(n) cos(2 pi k n / N) each, then as many times window(n) sin(2 pi k n / N) or minus
 /// that. The result is declared already; `weights` [maps, N]. Returns whether it did. Results differ from those of

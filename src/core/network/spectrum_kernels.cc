@@ -206,11 +206,6 @@ double turn(Index k, Index n, Index size) {
   return 2 * std::numbers::pi * static_cast<double>(k * n % size) / static_cast<double>(size);
 }
 
-bool fit_transform(Index maps, Index size) {
-  const bool is_power = size >= kLeastSize && size <= kMostSize && std::has_single_bit(static_cast<std::size_t>(size));
-  return is_power && maps % 2 == 0 && maps <= size + 2;
-}
-
 /// Returns 1 if the second half of the filters are minus sines, -1 if they are sines, and 0 if these are other filters.
 float sign_of(Index size, Index bins, const float* weights) {
   constexpr double close = 4 * std::numeric_limits<float>::epsilon();
@@ -321,17 +316,15 @@ void run_spectrum(const Step& step, const Memory& memory) {
 
 }  // namespace
 
-bool are_transform(Index maps, Index size, const float* weights) {
-  return fit_transform(maps, size) && sign_of(size, maps / 2, weights) != 0;
-}
-
 bool prepare_spectrum(Preparation& p, const Windows& windows, const float* weights) {
   const Window& w = windows.w;
   const Shape& y = p.result(0).shape;
   const Index images = y[0], maps = y[1], size = w.size, all = images * w.out;
   const bool in_rows = p.extent(0, 1) == 1 && windows.in_rows();
+  const bool is_power = size >= kLeastSize && size <= kMostSize && std::has_single_bit(static_cast<std::size_t>(size));
   const SpectrumKernel kernel = cpu::spectrum_in_use();
-  if (!in_rows || !fit_transform(maps, size) || w.dilation != 1 || w.up != 1 || p.has(2) || all == 0) return false;
+  if (!in_rows || !is_power || w.dilation != 1 || w.up != 1 || p.has(2)) return false;
+  if (maps % 2 != 0 || maps > size + 2 || all == 0) return false;
   // Instructions for each sample of as many frames as lanes: of their transform, and of products with all filters. The
   // number of frames does not matter: a row of a batch has the same bits, however many there are.
   const Index of_transform = 8 + 2 * std::bit_width(static_cast<std::size_t>(size));
