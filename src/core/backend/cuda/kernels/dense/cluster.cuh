@@ -39,6 +39,7 @@ constexpr int kTilesN = kShape.tiles_n(), kPieces = kShape.pieces(), kPieceValue
 constexpr bool kWhole = kAccess == 16 && kHead % 8 == 0;
 /// Two halves of a row, which one lane can move. No asynchronous copy takes a single one.
 constexpr bool kPairs = kBytes == 2 && kAccess >= 4, kSingles = kBytes == 2 && kAccess == 2;
+constexpr int kLaneValues = kPairs ? 2 : 1;
 static_assert(!DenseCell::two_phases && (kStages & (kStages - 1)) == 0);
 constexpr bool kExchanges = kPass.left_out != 1, kMultiplies = kPass.left_out != 2, kApplies = kPass.left_out != 3;
 using One = Vector<Storage, 1>;
@@ -63,6 +64,16 @@ PENSTOCK_DEVICE void PrefetchRows(const char* of_head, int first, int units) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(count * kHead * kBytes) : "memory");
 }
 
+/// Waits for values that were loaded before the steps. Loads of single halves are under way all the while, and a step
+/// that also has the first use of another load may wait for all of them: the chip counts loads in six places only.
+template <int kCount>
+PENSTOCK_DEVICE void Arrive(float (&values)[kCount]) {
+  if constexpr (kSingles) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] += 0.0f;  // which no compiler leaves out: it makes -0 to 0
+  }
+}
+
 PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
 
 /// How a lane moves values of its own unit to shared memory ahead of their step, where there are no whole pieces.
@@ -84,11 +95,13 @@ struct ValuesAhead {
       place = to;
     }
   }
-  /// Starts to load value i, or takes 0.
+  /// Returns whether this lane moves values: of pairs, even lanes do.
+  PENSTOCK_DEVICE bool moves() { return !kPairs || threadIdx.x % 2 == 0; }
+  /// Starts to load value i, or takes 0, in a lane that moves values.
   __device__ __forceinline__ void fetch(int i, char* to, const char* from, bool exists) {
     if constexpr (kSingles) {
       single[i] = exists ? *(const unsigned short*)from : 0;
-    } else if (!kPairs || threadIdx.x % 2 == 0) {
+    } else {
       CopyAsync<4>(to, from, exists);
     }
   }
@@ -174,7 +187,7 @@ struct Matrix {
   PENSTOCK_DEVICE constexpr bool is_held(int k) { return held_before(k + 1) > held_before(k); }
 
   /// word(m, half, k, second): the first or second word of k-tile k that this lane holds of row g (half 0) or g + 8 of
-  /// tile m.
+  /// tile m. Of single halves, loads of six tiles are under way at once: more would not fit the registers.
   template <class Word>
   __device__ __forceinline__ void load(char* shared, const Word& word) {
     others = shared + threadIdx.x % 32 * 16;
@@ -183,6 +196,7 @@ struct Matrix {
 #pragma unroll
       for (int m = 0; m < kTilesM; ++m) {
         unsigned tile[4];
+        if (kSingles && (k * kTilesM + m) % 6 == 0) __syncwarp();
 #pragma unroll
         for (int i = 0; i < 4; ++i) tile[i] = word(m, i % 2, k, i / 2);
         put(shared, k, m, tile);

@@ -22,17 +22,19 @@ struct Inputs {
   static constexpr int means = h + 1;  // all of a row, for each of its blocks
   static constexpr int count = means + kMeans, pieces = kShape.read_pieces(), loads = (pieces + 7) / 8;
   PENSTOCK_DEVICE constexpr bool is_state(int value) { return value >= states && value < dy; }
-#ifdef PENSTOCK_MEANS
-  PENSTOCK_DEVICE constexpr int pieces_of(int value) {
-    return value == means ? kTapedFloats / 4 : is_state(value) ? kFloatPieces : kPieces;
-  }
-#else
-  PENSTOCK_DEVICE constexpr int pieces_of(int value) { return is_state(value) ? kFloatPieces : kPieces; }
-#endif
+  /// Without a loop, which the compiler would leave in each step.
   PENSTOCK_DEVICE constexpr int first_piece(int value) {
-    int at = 0;
-    for (int v = 0; v < value; ++v) at += pieces_of(v);
-    return at;
+    const int floats = value < states ? 0 : (value < dy ? value : dy) - states;
+    return value * kPieces + floats * (kFloatPieces - kPieces) + (value > means ? kTapedFloats / 4 - kPieces : 0);
+  }
+  PENSTOCK_DEVICE constexpr int pieces_of(int value) { return first_piece(value + 1) - first_piece(value); }
+  /// The tensors that they come from: each has its values side by side, from `first_of` on.
+  static constexpr int tensors = 5 + kMeans;
+  PENSTOCK_DEVICE constexpr int tensor_of(int value) {
+    return value < kGates ? 0 : value < states ? 1 : value < dy ? 2 : 3 + value - dy;
+  }
+  PENSTOCK_DEVICE constexpr int first_of(int tensor) {
+    return tensor == 0 ? 0 : tensor == 1 ? wx : tensor == 2 ? states : dy + tensor - 3;
   }
 };
 static_assert(Inputs::first_piece(Inputs::count) == kShape.read_pieces());
@@ -57,12 +59,20 @@ struct CellBackward {
 template <class Source>
 PENSTOCK_DEVICE void StoreBlock(char* to, int lane, int values, Index stride, const Source& source) {
   if constexpr (kWhole) {
-    for (int i = lane; i < values * kPieces; i += 8) {
+#pragma unroll
+    for (int first = 0; first < values * kPieces; first += 8) {
+      const int i = first + lane;
+      if (i >= values * kPieces) continue;
       StorePiece(to + i / kPieces * stride + i % kPieces * 16, *(const uint4*)source(i / kPieces, i % kPieces));
     }
   } else {
-    for (int v = 0; v < values; ++v) {
-      StoreOne(to + v * stride, LoadOne(source(v, lane / kPieceValues) + lane % kPieceValues * kBytes));
+    using Moved = Vector<Storage, kLaneValues>;
+#pragma unroll
+    for (int first = 0; first < values; first += kLaneValues) {
+      const int v = first + lane % kLaneValues, unit = lane - lane % kLaneValues;
+      if (v >= values) continue;
+      const char* const from = source(v, unit / kPieceValues) + unit % kPieceValues * kBytes;
+      Moved::read(from).store(to + v * stride - (lane - unit) * kBytes);
     }
   }
 }
@@ -74,12 +84,13 @@ struct Slot {
   float bias_ih[kGates];
   Learnt learnt, dlearnt;  // dlearnt: of the steps so far
   ValuesAhead<Inputs::count> ahead;
-  const char* from[kWhole ? Inputs::loads : 1];  // of the step to be loaded next
+  const char* from[kWhole ? Inputs::loads : Inputs::tensors];  // of the step to be loaded next
   Index stride[kWhole ? Inputs::loads : 1];
   char* dwx;  // of the step at hand, as `drh`
   char* drh;
   int reset_flag, reset_after, reset_before;  // of this step, of the one that follows it, of the one before it
   float restart;                              // h with which the step at hand starts after a reset
+  float entered[1];                           // of single halves: h with which the first step starts
 
   /// Returns the address of a value, for the first unit that this lane moves.
   __device__ __forceinline__ const char* address(const DenseBackwardArguments& args, int head, int value,
@@ -133,6 +144,8 @@ struct Slot {
         bias_ih[g] = args.bias_ih[(Index)g * args.hidden + head * kHead + place.unit];
       }
     }
+    entered[0] = kSingles ? ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head) : 0.0f;
+    Arrive(carried), Arrive(bias_ih), Arrive(learnt.of), Arrive(entered);
     if constexpr (kWhole) {
 #pragma unroll
       for (int i = 0; i < Inputs::loads; ++i) {
@@ -146,6 +159,12 @@ struct Slot {
           stride[i] = step_stride(args, v);
           if (start != nullptr) from[i] = start + (piece - first) * 16;
         }
+      }
+    } else {
+#pragma unroll
+      for (int t = 0; t < Inputs::tensors; ++t) {
+        const int v = Inputs::first_of(t);
+        from[t] = place.exists && v < Inputs::count ? address(args, head, v, place.row.length - 1) : nullptr;
       }
     }
   }
@@ -171,22 +190,32 @@ struct Slot {
     } else {
       const auto at = [&](int v) { return Inputs::first_piece(v) * 16 + lane * kBytes; };
       ahead.next(ring, [&](int v) { return Inputs::is_state(v) || v == Inputs::means ? -1 : at(v); });
+      const bool has_h = exists && HasOutputBefore(args.rows, step), has_dy = exists && args.dy.data != nullptr;
+      const auto address_of = [&](int v) {
+        const int tensor = Inputs::tensor_of(v), of_tensor = v - Inputs::first_of(tensor);
+        return from[tensor] + (Index)of_tensor * args.hidden * (Inputs::is_state(v) ? 4 : kBytes);
+      };
 #pragma unroll
-      for (int v = 0; v < Inputs::count; ++v) {
-        const char* const p =
-            exists && (v != Inputs::h || HasOutputBefore(args.rows, step)) ? address(args, head, v, step) : nullptr;
+      for (int v = Inputs::states; v < Inputs::dy; ++v) {
+        CopyAsync<4>(ring + Inputs::first_piece(v) * 16 + lane * 4, address_of(v), exists);
+      }
 #ifdef PENSTOCK_MEANS
-        if (v == Inputs::means) {
-          char* const to = ring + Inputs::first_piece(v) * 16;
-          for (int i = 0; i < kTapedFloats && lane == 0; ++i) CopyAsync<4>(to + i * 4, p + i * 4, p != nullptr);
-          continue;
-        }
+      char* const means = ring + Inputs::first_piece(Inputs::means) * 16;
+      for (int i = 0; i < kTapedFloats && lane == 0; ++i) {
+        CopyAsync<4>(means + i * 4, address_of(Inputs::means) + i * 4, exists);
+      }
 #endif
-        if (Inputs::is_state(v)) {
-          CopyAsync<4>(ring + Inputs::first_piece(v) * 16 + lane * 4, p, p != nullptr);
-        } else {
-          ahead.fetch(v, ring + at(v), p, p != nullptr);
+      if (ahead.moves()) {
+#pragma unroll
+        for (int v = 0; v <= Inputs::h; ++v) {
+          if (Inputs::is_state(v)) continue;
+          const bool wanted = v == Inputs::h ? has_h : v == Inputs::dy ? has_dy : exists;
+          ahead.fetch(v, ring + at(v), address_of(v), wanted);
         }
+      }
+#pragma unroll
+      for (int t = 0; t < Inputs::tensors; ++t) {
+        if (exists) from[t] += step_stride(args, Inputs::first_of(t));
       }
     }
   }
@@ -209,7 +238,9 @@ struct Slot {
           Real(DenseCell::split ? read(ring, lane % 8, Inputs::wx + (DenseCell::split ? g : 0)) + bias_ih[g] : 0.0f);
     }
     float h = read(ring, lane % 8, Inputs::h);
-    if (!HasOutputBefore(args.rows, step)) h = ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
+    if (!HasOutputBefore(args.rows, step)) {
+      h = kSingles ? entered[0] : ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
+    }
     if (reset) h = kRestarts ? restart : 0.0f;
     cell.prev[0] = Real(h);
 #pragma unroll

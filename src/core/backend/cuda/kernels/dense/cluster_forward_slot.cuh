@@ -5,14 +5,14 @@
 
 /// A word of R [D, D] of one gate: `column` is the first of the word's values.
 PENSTOCK_DEVICE unsigned MatrixWord(const char* gate, int row, int column) {
-  if (row >= kHead || column >= kHead) return 0;
-  const char* p = gate + ((Index)row * kHead + column) * kBytes;
   if constexpr (kSingles) {
-    // Without a branch, after which the next word would wait for this one.
-    const bool two = column + 1 < kHead;
-    const unsigned first = LoadBits<Storage>(p), second = LoadBits<Storage>(p + (two ? kBytes : 0));
-    return first | (two ? second << 16 : 0);
+    // Without branches, after which the next word would wait for this one: beyond the head, another value is read.
+    const unsigned short* const of_row = (const unsigned short*)gate + (Index)min(row, kHead - 1) * kHead;
+    const unsigned first = of_row[min(column, kHead - 1)], second = of_row[min(column + 1, kHead - 1)];
+    return row < kHead && column < kHead ? first | (column + 1 < kHead ? second << 16 : 0) : 0;
   } else {
+    if (row >= kHead || column >= kHead) return 0;
+    const char* p = gate + ((Index)row * kHead + column) * kBytes;
     return *(const unsigned*)p;
   }
 }
@@ -103,6 +103,7 @@ struct Slot {
       // Where only the sum counts, one register will do.
       if constexpr (!DenseCell::split) bias_hh[g] += bias_ih[g], bias_ih[g] = 0.0f;
     }
+    Arrive(state), Arrive(bias_ih), Arrive(bias_hh), Arrive(learnt.of);
   }
 
   /// Starts to load W x of the next step to load.
@@ -118,7 +119,9 @@ struct Slot {
       const auto at = [&](int g) { return (g * 8 + lane % 8) * kBytes; };
       ahead.next(ring, at);
 #pragma unroll
-      for (int g = 0; g < kGates; ++g) ahead.fetch(g, ring + at(g), wx + (Index)g * args.hidden * kBytes, exists);
+      for (int g = 0; g < kGates; ++g) {
+        if (ahead.moves()) ahead.fetch(g, ring + at(g), wx + (Index)g * args.hidden * kBytes, exists);
+      }
     }
     wx += stride;
   }
