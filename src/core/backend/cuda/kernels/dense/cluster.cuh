@@ -187,7 +187,7 @@ struct Matrix {
   PENSTOCK_DEVICE constexpr bool is_held(int k) { return held_before(k + 1) > held_before(k); }
 
   /// word(m, half, k, second): the first or second word of k-tile k that this lane holds of row g (half 0) or g + 8 of
-  /// tile m. Of single halves, loads of six tiles are under way at once: more would not fit the registers.
+  /// tile m. With single halves a warp meets every six tiles: else more loads could be under way than registers hold.
   template <class Word>
   __device__ __forceinline__ void load(char* shared, const Word& word) {
     others = shared + threadIdx.x % 32 * 16;
