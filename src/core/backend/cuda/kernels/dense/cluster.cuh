@@ -187,7 +187,7 @@ struct Matrix {
   PENSTOCK_DEVICE constexpr bool is_held(int k) { return held_before(k + 1) > held_before(k); }
 
   /// word(m, half, k, second): the first or second word of k-tile k that this lane holds of row g (half 0) or g + 8 of
-  /// tile m. With single halves a warp meets every six tiles: else more loads could be under way than registers hold.
+  /// tile m.
   template <class Word>
   __device__ __forceinline__ void load(char* shared, const Word& word) {
     others = shared + threadIdx.x % 32 * 16;
@@ -196,7 +196,6 @@ struct Matrix {
 #pragma unroll
       for (int m = 0; m < kTilesM; ++m) {
         unsigned tile[4];
-        if (kSingles && (k * kTilesM + m) % 6 == 0) __syncwarp();
 #pragma unroll
         for (int i = 0; i < 4; ++i) tile[i] = word(m, i % 2, k, i / 2);
         put(shared, k, m, tile);

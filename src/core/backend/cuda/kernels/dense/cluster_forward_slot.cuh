@@ -6,10 +6,10 @@
 /// A word of R [D, D] of one gate: `column` is the first of the word's values.
 PENSTOCK_DEVICE unsigned MatrixWord(const char* gate, int row, int column) {
   if constexpr (kSingles) {
-    // Without branches, after which the next word would wait for this one: beyond the head, another value is read.
-    const unsigned short* const of_row = (const unsigned short*)gate + (Index)min(row, kHead - 1) * kHead;
-    const unsigned first = of_row[min(column, kHead - 1)], second = of_row[min(column + 1, kHead - 1)];
-    return row < kHead && column < kHead ? first | (column + 1 < kHead ? second << 16 : 0) : 0;
+    // Without branches, after which the next word would wait for this one.
+    const unsigned short* const p = (const unsigned short*)gate + (Index)row * kHead + column;
+    const unsigned first = row < kHead && column < kHead ? p[0] : 0;
+    return first | (row < kHead && column + 1 < kHead ? p[1] : 0) << 16;
   } else {
     if (row >= kHead || column >= kHead) return 0;
     const char* p = gate + ((Index)row * kHead + column) * kBytes;
