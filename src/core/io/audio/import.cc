@@ -17,7 +17,7 @@
 namespace penstock::io::audio {
 namespace {
 
-constexpr Index kMostUnits = 1 << 12, kMostValues = 1 << 16, kMostHistory = 1 << 22;
+constexpr Index kMostUnits = 1 << 12, kMostValues = 1 << 13, kMostHistory = 1 << 22;
 
 Array transposed(const Array& matrix) {
   const Index rows = matrix.shape[0], columns = matrix.shape[1];
