@@ -18,7 +18,7 @@ import re
 import sys
 import textwrap
 
-from screens import COLOURS, on_both_screens
+from screens import COLOURS, svg_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OURS = "Penstock"
@@ -408,24 +408,8 @@ def figure_of(picture):
 
 def svg(picture):
     """The picture as text that is the same each time."""
-    import io
-
-    import matplotlib
-
-    matplotlib.use("svg")
-    ground, ink = COLOURS["ground"][0], COLOURS["ink"][0]
-    settings = {
-        "svg.fonttype": "none", "svg.hashsalt": picture.name, "font.size": 9, "figure.facecolor": ground,
-        "font.family": "sans-serif", "axes.facecolor": ground, "axes.edgecolor": COLOURS["grey"][0], "text.color": ink,
-        "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink,
-    }  # fmt: skip
-    with matplotlib.rc_context(settings):
-        file = io.StringIO()
-        figure_of(picture).savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    text = file.getvalue()
-    for name, (light, _) in COLOURS.items():
-        text = text.replace(light, f"var(--{name})")
-    return re.sub(r"(<svg [^>]*>)", lambda tag: f"{tag[1]}\n{keep(picture)}", on_both_screens(text), count=1)
+    text = svg_of(picture.name, lambda: figure_of(picture))
+    return re.sub(r"(<svg [^>]*>)", lambda tag: f"{tag[1]}\n{keep(picture)}", text, count=1)
 
 
 def keep(picture):

@@ -35,3 +35,25 @@ def on_both_screens(svg, rules="", colours=COLOURS):
         dark.append(f'[style*="{what}: {colours[name][0]}"]{{{what}:var(--{name})!important}}')
     sheet = f"{coloured(rules, 0)}@media(prefers-color-scheme:dark){{{coloured(''.join(dark), 1)}}}"
     return re.sub(r"<svg [^>]*>", lambda tag: f"{tag[0]}\n<style>{sheet}</style>", coloured(svg, 0), count=1)
+
+
+def svg_of(name, figure_of):
+    """Returns the Matplotlib figure of figure_of() for both screens, as text that is the same each time."""
+    import io
+
+    import matplotlib
+
+    matplotlib.use("svg")
+    ground, ink = COLOURS["ground"][0], COLOURS["ink"][0]
+    settings = {
+        "svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9, "figure.facecolor": ground,
+        "font.family": "sans-serif", "axes.facecolor": ground, "axes.edgecolor": COLOURS["grey"][0], "text.color": ink,
+        "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink,
+    }  # fmt: skip
+    with matplotlib.rc_context(settings):
+        file = io.StringIO()
+        figure_of().savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    for colour, (light, _) in COLOURS.items():
+        text = text.replace(light, f"var(--{colour})")
+    return on_both_screens(text)

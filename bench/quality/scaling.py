@@ -30,6 +30,7 @@ import itertools
 import json
 import math
 import pathlib
+import sys
 import tempfile
 import time
 
@@ -40,6 +41,9 @@ from torch.nn import functional
 
 import penstock
 import penstock.torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+from screens import COLOURS, svg_of  # noqa: E402
 
 #: Parameters of all blocks together and the width, by the name of a size.
 SIZES = {"tiny": (1e5, 64), "1m": (1e6, 128), "3m": (3e6, 256), "10m": (1e7, 384), "30m": (3e7, 512)}
@@ -354,19 +358,17 @@ def show(given):
                      f"{last['seconds']:.1f}", f"{bits_at(line, 'seconds', least):.3f}", f"{speed / 1e6:.2f}")  # fmt: skip
             print(f"| {' | '.join(cells)} |")
     if given.picture:
-        draw(runs, given.picture)
+        given.picture.write_text(svg_of("scaling_curve", lambda: draw(runs)))
 
 
-def draw(runs, path):
+def draw(runs):
     """Draws bits a byte over operations and over seconds, a line for each run, a colour for each model."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5), sharey=True)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.6, 4.2), sharey=True)
+    colours = dict(zip(MODELS, ("blue", "green", "orange", "purple", "grey"), strict=True))
     for (size, name), line in runs.items():
-        points, colour = line["points"], f"C{list(MODELS).index(name)}"
+        points, colour = line["points"], COLOURS[colours[name]][0]
         scores = [p["bits"] for p in points]
         label = name if size == min((s for s, n in runs if n == name), key=list(SIZES).index) else None
         left.plot([p["bytes"] * line["operations"] for p in points], scores, color=colour, label=label, linewidth=1)
@@ -375,7 +377,7 @@ def draw(runs, path):
     right.set(xscale="log", xlabel="seconds of training")
     left.legend(frameon=False)
     figure.tight_layout()
-    figure.savefig(path)
+    return figure
 
 
 def main():
