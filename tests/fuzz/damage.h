@@ -1,19 +1,13 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/random.h"
 #include "penstock/types.h"
-
-/// The fuzz target that this program is linked with.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace penstock::test {
 
@@ -45,22 +39,6 @@ inline std::string mutated(std::string text, const std::vector<std::string_view>
     }
   }
   return text;
-}
-
-/// Feeds the target the seeds and thousands of damaged copies; `frame` may finish a copy (a checksum, a length).
-template <class Frame>
-void feed_damaged(const std::vector<std::string>& seeds, const std::vector<std::string_view>& words, Frame frame) {
-  Random random(1);
-  for (int i = 0; i < 5000; ++i) {
-    const auto& seed = seeds[static_cast<std::size_t>(i) % seeds.size()];
-    const bool whole = static_cast<std::size_t>(i) < seeds.size();
-    const std::string input = frame(whole ? seed : mutated(seed, words, random), random);
-    try {
-      LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
-    } catch (const std::exception& error) {
-      FAIL() << "input " << i << ": " << error.what() << "\n" << testing::PrintToString(input);
-    }
-  }
 }
 
 }  // namespace penstock::test

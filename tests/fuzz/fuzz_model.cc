@@ -4,6 +4,7 @@
 #include <string>
 
 #include "fuzz/refusal.h"
+#include "fuzz/sealed.h"
 #include "io/model_file.h"
 #include "nn/model/model_impl.h"
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fuzz/refusal.h"
+#include "fuzz/sealed.h"
 
 using penstock::test::check;
 
@@ -25,6 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(std::strchr(error.text, '\n') == nullptr, "a message of several lines");
     return 0;
   }
+  ++penstock::test::accepted_inputs;
   penstock_model_info info = {};
   info.struct_size = sizeof(info);
   check(penstock_model_get_info(model, &info, nullptr) == PENSTOCK_OK, "no sizes");

@@ -1,6 +1,7 @@
 #include <cstdint>
 
 #include "fuzz/refusal.h"
+#include "fuzz/sealed.h"
 #include "io/safetensors.h"
 
 using namespace penstock;

@@ -11,6 +11,9 @@ inline void check(bool condition, const char* what) {
   if (!condition) throw std::logic_error(what);
 }
 
+/// How often accepted() returned true.
+inline long accepted_inputs = 0;
+
 /// Runs a parser on input that may be anything. True if it was accepted; a refusal must be an Error with one of the
 /// two codes for bad files and one line of bounded length. Everything else (other exceptions, crashes) is a defect and
 /// reaches the fuzzer.
@@ -18,6 +21,7 @@ template <class Parse>
 bool accepted(Parse parse) {
   try {
     parse();
+    ++accepted_inputs;
     return true;
   } catch (const Error& error) {
     const std::string message = error.what();
