@@ -275,18 +275,30 @@ LayerNames::Use LayerNames::take(const NodeMessage& node, std::string& name) {
   return !only_ || name == *only_ ? Use::needed : Use::kept;
 }
 
+namespace {
+
+/// Some names of a file, as a list for a message.
+std::string first_of(const auto& names) {
+  constexpr std::size_t most = 5;
+  std::vector<std::string> some;
+  for (const std::string& name : names) {
+    if (some.size() < most) some.push_back(shown(name));
+  }
+  return fmt::format("{}{}", fmt::join(some, ", "), names.size() > most ? ", ..." : "");
+}
+
+}  // namespace
+
 void LayerNames::check(const std::string& source) const {
   if (!only_ && !foreign_.empty()) {
     fail(ErrorCode::unsupported, "{}: {}; name one of the other layers to read it alone", source, foreign_);
   }
   if (names_.empty()) {
-    std::vector<std::string> kinds(others_.begin(), others_.end());
-    if (kinds.size() > 5) kinds.resize(5);
     fail(ErrorCode::bad_input, "{}: there is no RNN, GRU or LSTM in it; its operators are {}", source,
-         kinds.empty() ? "none" : fmt::format("{}", fmt::join(kinds, ", ")));
+         others_.empty() ? "none" : first_of(others_));
   }
   if (only_ && !operators_.contains(*only_)) {
-    fail(ErrorCode::bad_input, "{}: there is no layer {}, but {}", source, in_quotes(*only_), fmt::join(names_, ", "));
+    fail(ErrorCode::bad_input, "{}: there is no layer {}, but {}", source, in_quotes(*only_), first_of(names_));
   }
 }
 
