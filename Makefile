@@ -21,7 +21,8 @@ UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON 
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
 endif
-# Two targets at a time, or as many as a make above this one allows in all.
+# Two targets at a time, or as many as a make above this one allows in all; + hands on that make's count, which it does
+# by itself only where $(MAKE) stands in the line.
 two_at_once = $(MAKE) $(if $(SIDE_BY_SIDE),,SIDE_BY_SIDE=1 --jobs=2)
 
 help: ## Say what there is to make
@@ -32,8 +33,8 @@ demo: build ## Install what is missing, build, train a model on a text, let it w
 	@tools/demo.sh build/release/penstock build/demo
 
 test: ## Install what is missing, then run the linters and every test, and build the documentation
-	@$(two_at_once) lint check
-	@$(two_at_once) python docs
+	+@$(two_at_once) lint check
+	+@$(two_at_once) python docs
 
 build: setup ## Build the library and the program into build/release
 	@$(call configure,release,$(UNITY))
