@@ -253,11 +253,11 @@ def attack(writer, folder, faults, kills, calls, sample):
     """({fault: trials}, {outcome: trials}, what was wrong)"""
     attacked = Attack(writer, folder)
     counts = {"kill": kills, "kill in a call": calls, "failing call": calls}
-    trials = [
-        (fault, trial)
-        for fault in faults
-        for trial in getattr(attacked, re.sub(r"\W+", "_", fault).lower())(counts.get(fault, 0))
-    ]
+    trials = []
+    for fault in faults if sample is None else drawn.sample(faults, len(faults)):
+        trials += [(fault, trial) for trial in getattr(attacked, re.sub(r"\W+", "_", fault).lower())(counts.get(fault, 0))]
+        if sample is not None and len(trials) >= sample:
+            break
     if sample is not None and sample < len(trials):
         trials = drawn.sample(trials, sample)
     outcomes, wrong = collections.Counter(), []
@@ -302,7 +302,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200, help="at random moments, of each writer [200]")
     parser.add_argument("--calls", type=int, default=40, help="system calls of each writer that kill, and that fail [40]")
-    parser.add_argument("--sample", type=int, help="trials of each writer, drawn from all [all]")
+    parser.add_argument("--sample", type=int, help="trials of each writer, of kinds of faults that are drawn [all]")
     parser.add_argument("--only", default="", help="writers whose names contain this")
     arguments = parser.parse_args()
     writers = [writer for writer in program_writers() + python_writers() if arguments.only in writer.name]
