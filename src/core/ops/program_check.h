@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ops/op.h"
 #include "penstock/recurrent.h"
 #include "penstock/tensor.h"
 
@@ -13,6 +14,20 @@ inline constexpr std::size_t kept_programs = 256;
 struct FormExtent {
   Index rows = 1, steps = 1, positions = 0;
 };
+
+/// Returns the target of the calls of a form, whose rows are packed if it has positions.
+template <class Form>
+Target target_of_form(const Form& form, const Execution& execution) {
+  Target target;
+  target.device = execution.device;
+  target.dtype = form.dtype;
+  target.rows = form.rows;
+  target.steps = form.steps;
+  if constexpr (requires { form.positions; }) target.packed = form.positions;
+  target.flags = form.flags;
+  target.execution = execution;
+  return target;
+}
 
 /// `stores_bf16`: on a CPU, too, though it computes in float.
 void check_dtype(DType dtype, Device device, bool stores_bf16 = false);

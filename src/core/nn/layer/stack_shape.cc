@@ -1,19 +1,14 @@
 #include "nn/layer/stack_shape.h"
 
 #include "base/threads.h"
+#include "ops/program_check.h"
 
 namespace penstock::nn {
 
 ops::Target stack_target(const RecurrentForm& form, const Execution& execution) {
-  ops::Target target;
-  target.device = execution.device;
+  ops::Target target = ops::target_of_form(form, execution);
   const bool stored_only = !execution.device.is_cuda() && form.dtype == DType::bf16;
-  target.dtype = stored_only ? DType::f32 : form.dtype;
-  target.rows = form.rows;
-  target.steps = form.steps;
-  target.packed = form.positions;
-  target.flags = form.flags;
-  target.execution = execution;
+  if (stored_only) target.dtype = DType::f32;
   target.execution.threads = resolve_threads(execution.threads);
   return target;
 }

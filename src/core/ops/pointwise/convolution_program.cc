@@ -20,30 +20,17 @@ namespace {
 
 constexpr std::size_t gpu_alignment = 16;
 
-ops::Target convolution_target(const ConvolutionCallForm& form, const Execution& execution) {
-  ops::Target target;
-  target.device = execution.device;
-  target.dtype = form.dtype;
-  target.rows = form.rows;
-  target.steps = form.steps;
-  target.flags = form.flags;
-  target.execution = execution;
-  return target;
-}
-
 }  // namespace
 
 struct ConvolutionProgram::Impl {
   ConvolutionCallForm form;
-  Execution execution;
   ops::Target target;
   std::size_t bytes = 0;
   mutable Pool<ops::Executable> forward, backward;
 
   Impl(const ConvolutionCallForm& f, const Execution& e)
       : form(f),
-        execution(e),
-        target(convolution_target(f, e)),
+        target(ops::target_of_form(f, e)),
         forward([this] {
           return ops::causal_convolution_forward({form.channels, form.taps}).prepare(target);
         }),
@@ -57,8 +44,8 @@ struct ConvolutionProgram::Impl {
   }
 
   void check(const char* name, const Tensor& tensor, DType type, std::initializer_list<Index> shape) const {
-    const std::size_t aligned = execution.device.is_cuda() ? gpu_alignment : size_of(type);
-    ops::require_tensor(name, tensor, type, execution.device, aligned);
+    const std::size_t aligned = target.device.is_cuda() ? gpu_alignment : size_of(type);
+    ops::require_tensor(name, tensor, type, target.device, aligned);
     ops::require_gapless(name, tensor, shape);
   }
   void check_sequence(const char* name, const Tensor& tensor) const {
@@ -72,17 +59,17 @@ struct ConvolutionProgram::Impl {
   }
   void check_state(const Tensor& state) const {
     if (!state) return;
-    ops::require_tensor("state", state, target.master(), execution.device, size_of(target.master()));
+    ops::require_tensor("state", state, target.master(), target.device, size_of(target.master()));
     ops::require_gapless("state", state, {form.rows, form.taps - 1, form.channels});
   }
 
   ops::Call call(const Context& context, const Batch& batch) const {
-    ops::require_device(context, execution.device);
+    ops::require_device(context, target.device);
     ops::require_batch(batch, {form.rows, form.steps, 0}, form.has(CallFlag::lengths), form.has(CallFlag::reset),
-                       execution.device);
+                       target.device);
     ops::Call call;
     call.batch = batch;
-    call.threads = execution.threads;
+    call.threads = target.execution.threads;
     call.stream = context.stream;
     return call;
   }

@@ -17,21 +17,6 @@
 #include "ops/tensor_check.h"
 
 namespace penstock {
-namespace {
-
-ops::Target scan_target(const ScanCallForm& form, const Execution& execution) {
-  ops::Target target;
-  target.device = execution.device;
-  target.dtype = form.dtype;
-  target.rows = form.rows;
-  target.steps = form.steps;
-  target.packed = form.positions;
-  target.flags = form.flags;
-  target.execution = execution;
-  return target;
-}
-
-}  // namespace
 
 namespace ops {
 
@@ -75,7 +60,7 @@ struct ScanProgram::Impl {
   Impl(const ScanCallForm& f, const Execution& e)
       : form(f),
         execution(e),
-        target(scan_target(f, e)),
+        target(ops::target_of_form(f, e)),
         forward([this] { return ops::prepare_scan(form, target, false); }),
         backward([this] { return ops::prepare_scan(form, target, true); }) {
     const Pool<ops::ScanPass>::Lease there(forward);
