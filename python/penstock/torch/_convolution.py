@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional
 
 from ._checks import is_exported
+from ._higher_derivatives import state_type
 from ._ops import autocast_sequence
 from ._tangents import has_tangents, is_forward_mode
 
@@ -23,8 +24,8 @@ def causal_convolution(x, state, weight, bias, reset=None):
         reset: bool ``[B, T]``. Where it is True, the past counts as zeros.
     """
     tangents = is_forward_mode() if torch.compiler.is_compiling() else has_tangents(x, state, weight, bias)
-    few = x.device.type != "cpu" or weight.shape[0] <= _MOST_TAPS or reset is not None
-    if tangents or not few or is_exported() or torch._C._are_functorch_transforms_active():
+    many = x.device.type == "cpu" and weight.shape[0] > _MOST_TAPS and reset is None
+    if tangents or many or is_exported() or torch._C._are_functorch_transforms_active():
         return _composed(x, state, weight, bias, reset)
     return _op(autocast_sequence(x), state, weight, bias, reset)
 
@@ -60,7 +61,7 @@ def _(x, state, weight, bias, reset):
 
 @torch.library.register_fake("penstock::causal_convolution_backward")
 def _(dy, x, state, weight, reset):
-    kind = torch.float64 if x.dtype == torch.float64 else torch.float32
+    kind = state_type(x.dtype)
     return x.new_empty(x.shape), x.new_empty(weight.shape, dtype=kind), x.new_empty(x.shape[2], dtype=kind)
 
 

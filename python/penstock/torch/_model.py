@@ -51,24 +51,20 @@ class _Convolution(nn.Module):
     def forward(self, x, state, reset=None):
         """Returns y [B, T, C] and the state [B, taps - 1, C]. Where `reset` [B, T] is True, the past counts as zeros."""
         kept = self.weight.shape[0] - 1
-        if self.shared is not None:
-            state = self._entering(x, state, reset)
+        if self.shared is not None:  # this chunk's last inputs go to the next process
+            state = from_before(self._last_inputs(x, reset), state, self.shared.group)
         y = causal_convolution(x, state, self.weight, self.bias, reset)
         whole = inputs_before(x, state, kept + 1) if is_exported() or x.shape[1] < kept else x
-        last = whole[:, whole.shape[1] - kept :]
-        if reset is not None:
-            numbers = functional.pad(reset.cumsum(1), (kept, 0))[:, x.shape[1] :]  # of the sequence of each step
-            last = last * (numbers == numbers[:, -1:]).unsqueeze(-1)
-        return y, last
+        return y, self._last_inputs(whole, reset)
 
-    def _entering(self, x, state, reset):
-        """Returns the inputs before this process's chunk, and gives the next process the last ones of this chunk."""
-        begin = x.shape[1] - (self.weight.shape[0] - 1)
-        leaving = x[:, begin:]
-        if reset is not None:
-            numbers = reset[:, begin:].cumsum(1)  # of the sequence of each step
-            leaving = leaving * (numbers == numbers[:, -1:]).unsqueeze(-1)
-        return from_before(leaving, state, self.shared.group)
+    def _last_inputs(self, x, reset):
+        """Returns the last taps - 1 inputs, with zeros for those before the last reset."""
+        kept = self.weight.shape[0] - 1
+        last = x[:, x.shape[1] - kept :]
+        if reset is None:
+            return last
+        numbers = functional.pad(reset.cumsum(1), (kept, 0))[:, reset.shape[1] :]  # of the sequence of each step
+        return last * (numbers == numbers[:, -1:]).unsqueeze(-1)
 
 
 class Recurrence(nn.Module):

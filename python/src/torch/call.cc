@@ -214,4 +214,12 @@ void check_lengths(const TorchTensor& lengths, Index steps) {
   }
 }
 
+TorchTensor ready_reset(const TorchTensor& reset, const TorchTensor& sequence, const char* name) {
+  const Sizes expected{sequence.size(0), sequence.size(1)};
+  check(reset.sizes() == expected && (reset.dtype() == shim().boolean || reset.dtype() == shim().uint8),
+        "reset must be bool [B, T] = ", expected, ", not ", reset);
+  check(device_of(reset) == device_of(sequence), "reset must be on the device of ", name);
+  return reset.contiguous();
+}
+
 }  // namespace penstock::torch_ops

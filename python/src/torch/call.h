@@ -88,4 +88,8 @@ struct RecurrentCall {
 /// is contiguous.
 void check_lengths(const TorchTensor& lengths, Index steps);
 
+/// Returns the resets of a sequence [B, T, ...], contiguous. Throws unless they are bool [B, T] on its device; `name`
+/// is that of the sequence.
+TorchTensor ready_reset(const TorchTensor& reset, const TorchTensor& sequence, const char* name);
+
 }  // namespace penstock::torch_ops

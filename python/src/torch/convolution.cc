@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "call.h"
 #include "ops.h"
 #include "tape_memory.h"
 #include "views.h"
@@ -37,13 +38,7 @@ struct ConvolutionCall {
       check(device_of(state) == device_of(x), "state must be on the device of x");
       state = aligned(state, state_type(x));
     }
-    if (reset) {
-      const Sizes expected{x.size(0), x.size(1)};
-      check(reset.sizes() == expected && (reset.dtype() == shim().boolean || reset.dtype() == shim().uint8),
-            "reset must be bool [B, T] = ", expected, ", not ", reset);
-      check(device_of(reset) == device_of(x), "reset must be on the device of x");
-      reset = reset.contiguous();
-    }
+    if (reset) reset = ready_reset(reset, x, "x");
     x = aligned(x, type);
     weight = aligned(weight, state_type(x));
   }

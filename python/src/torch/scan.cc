@@ -94,13 +94,7 @@ struct ScanCall {
       lengths = lengths.contiguous();
       check_lengths(lengths, a.size(1));
     }
-    if (reset) {
-      const Sizes expected{a.size(0), a.size(1)};
-      check(reset.sizes() == expected && (reset.dtype() == shim().boolean || reset.dtype() == shim().uint8),
-            "reset must be bool [B, T] = ", expected, ", not ", reset);
-      check(device_of(reset) == device_of(a), "reset must be on the device of a");
-      reset = reset.contiguous();
-    }
+    if (reset) reset = ready_reset(reset, a, "a");
   }
   void check_sequence(const TorchTensor& tensor, const char* name) const {
     check(tensor.sizes() == a.sizes(), name, " must be of the shape of a, not ", tensor);
