@@ -158,7 +158,7 @@ TEST_P(Spectra, ConvolutionsOfManyImagesHaveTheBitsOfFew) {
   EXPECT_EQ(std::vector<float>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(part.size())), part);
 }
 
-/// Images of samples that become magnitudes of a transform, then three convolutions, of which the last has one map.
+/// Images of samples that become magnitudes of a transform, then three convolutions. The last of them has one map.
 Network chain(const Case& of, const std::vector<float>& filters, bool of_products) {
   Maker maker;
   const auto half = [&](int read, Index first) {

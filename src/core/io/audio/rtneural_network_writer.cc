@@ -321,7 +321,7 @@ class NetworkWriter {
   const std::string& source_;
   nlohmann::json layers_ = nlohmann::json::array();
   Index channels_ = 0;
-  Index history_ = 0;  // frames before the present one, of which the next node is a convolution
+  Index history_ = 0;  // earlier frames that the next node, a convolution, reads
 };
 
 /// What a stream answers to some steps of random values. Free extents are 1.
