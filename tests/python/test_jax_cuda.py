@@ -186,7 +186,7 @@ def test_float64_and_small_workspaces_are_refused():
             pj.gru(x, weights)
     x, weights = jnp.zeros((3, 5, 3)), pj.initial_weights(KEY, "gru", 3, 4)
     shapes = [jax.ShapeDtypeStruct((3, 5, 4), "float32"), jax.ShapeDtypeStruct((1, 1, 3, 4), "float32")]
-    numbers = np.array([3, 4, 1, 1, 0, 2, 0, 0, 3, 5, 0, 0, 0, 1, 0, -1, 0, 0], np.int64)
+    numbers = np.array([3, 4, 1, 1, 0, 2, 0, 0, 3, 5, 0, 0, 0, 1, 0, 0, -1, 0, 0], np.int64)
     for workspace, message in (
         ([], "too few results: 2"),
         ([jax.ShapeDtypeStruct((1,), "uint8")], "workspace must have at least"),
