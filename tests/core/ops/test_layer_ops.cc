@@ -16,6 +16,7 @@
 #include "ops/pointwise/series.h"
 #include "ops/pointwise/silu_gate.h"
 #include "ops/product/linear.h"
+#include "ops/recurrence/explain.h"
 #include "ops/training/saturation.h"
 #include "support/expect_error.h"
 #include "support/run_op.h"
@@ -198,6 +199,19 @@ TEST(Linear, AStepHasTheBitsOfASequenceInExactMode) {
              {x.data() + t * inputs, reads(weight), reads(bias), step.data()});
       EXPECT_EQ(step, std::vector<float>(whole.begin() + t * outputs, whole.begin() + (t + 1) * outputs))
           << inputs << " inputs, step " << t;
+    }
+  }
+}
+
+TEST(Recurrence, ProblemsSayWhetherRowsStartAgainAtGivenStates) {
+  Target target{.device = Device::cuda(), .rows = 4, .steps = 16};
+  target.flags.set(CallFlag::reset);
+  for (const Restarts restarts : {Restarts::zeros, Restarts::one, Restarts::rows, Restarts::steps}) {
+    for (const bool backward : {false, true}) {
+      const Recurrence scan{.cell = "mingru", .input = 8, .hidden = 16, .restarts = restarts};
+      EXPECT_EQ(scan_problem(scan, backward, target).scan.restarts, restarts != Restarts::zeros);
+      const Recurrence dense{.cell = "lstm", .input = 8, .hidden = 16, .restarts = restarts};
+      EXPECT_EQ(dense_problem(dense, backward, target).restarts, restarts != Restarts::zeros);
     }
   }
 }

@@ -76,6 +76,7 @@ plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const
   scan.computed = true;
   scan.alignment = row_alignment(shape.hidden * plan::size_of(scan.storage));
   scan.lengths = target.has(CallFlag::lengths) || target.packed > 0, scan.reset = target.has(CallFlag::reset);
+  scan.restarts = shape.restarts != Restarts::zeros;
   scan.algorithm = scan_algorithm_of(target.execution, backward);
   problem.input = shape.input;
   problem.keep_gates = target.has(CallFlag::training);
