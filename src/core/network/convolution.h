@@ -12,6 +12,8 @@ namespace penstock::network {
 
 /// Columns of a product at once: what a map of them takes stays in the first cache.
 constexpr Index kChunk = 512;
+/// Planes of at most so many floats keep their zeros from run to run: frames of streams are copied sooner so.
+constexpr Index kFloatsOfZeros = 1 << 14;
 /// Windows of a product at once: a few tiles of rows.
 constexpr Index kWindowsAtOnce = 24;
 /// The least number of images whose windows fill a tile of rows.
@@ -21,8 +23,9 @@ constexpr Index kImagesInPlace = 6;
 struct Convolution {
   Index images = 1, groups = 1, channels = 1, maps = 1;  // of a group
   Windows windows;
-  bool few = false;     // windows with panels
-  bool padded = false;  // the input is copied first
+  bool few = false;        // windows with panels
+  bool padded = false;     // the input is copied first
+  bool has_zeros = false;  // around the input, from run to run
   // Each channel is copied to a plane for each phase: rows and columns that a stride steps over together.
   std::vector<std::pair<Index, Index>> phases = {{0, 0}};
   Index rows = 0, columns = 0;         // of a plane
@@ -44,6 +47,8 @@ struct Convolution {
   }
   /// Results lie as they are computed.
   bool direct() const { return windows.h.out == 1 || columns == windows.w.out; }
+  /// Each group is a product of one row.
+  bool single_rows() const { return groups > 1 && maps == 1 && direct() && inner() <= kPartOfProduct; }
   Index rows_at_once() const { return std::clamp<Index>(kChunk / columns, 1, windows.h.out); }
 };
 

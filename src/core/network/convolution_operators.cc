@@ -13,12 +13,11 @@ namespace penstock::network {
 
 namespace {
 
-/// One row of a plane: columns of a phase, zeros where the input has none.
-void fill_row(const Window& w, Index phase, Index columns, const float* x, float* y) {
-  if (x == nullptr) return static_cast<void>(std::fill_n(y, columns, 0.0f));
-  if (w.up > 1) {
-    std::fill_n(y, columns, 0.0f);
-    for (Index i = 0; i < w.in; ++i) {
+/// One row of a plane: columns of a phase, zeros where the input has none. `has_zeros`: these are there already.
+void fill_row(const Window& w, Index phase, Index columns, const float* x, float* y, bool has_zeros) {
+  if (x == nullptr || w.up > 1) {
+    if (!has_zeros) std::fill_n(y, columns, 0.0f);
+    for (Index i = 0; x != nullptr && i < w.in; ++i) {
       const Index at = i * w.up + w.before;
       if (at >= 0 && at < columns) y[at] = x[i];
     }
@@ -28,7 +27,10 @@ void fill_row(const Window& w, Index phase, Index columns, const float* x, float
   const Index shift = w.before - phase;
   const Index begin = std::clamp<Index>(shift <= 0 ? 0 : (shift + w.stride - 1) / w.stride, 0, columns);
   const Index end = std::clamp<Index>((w.in + shift + w.stride - 1) / w.stride, begin, columns);
-  std::fill_n(y, begin, 0.0f);
+  if (!has_zeros) {
+    std::fill_n(y, begin, 0.0f);
+    std::fill_n(y + end, columns - end, 0.0f);
+  }
   const float* from = x + begin * w.stride - shift;
   if (w.stride == 1) {
     std::copy_n(from, end - begin, y + begin);
@@ -37,7 +39,6 @@ void fill_row(const Window& w, Index phase, Index columns, const float* x, float
   } else {
     for (Index c = begin; c < end; ++c, from += w.stride) y[c] = *from;
   }
-  std::fill_n(y + end, columns - end, 0.0f);
 }
 
 /// All channels of an image as planes.
@@ -48,7 +49,7 @@ void fill_planes(const Convolution& plan, const float* x, float* y) {
       for (Index row = 0; row < plan.rows; ++row, y += plan.columns) {
         const Index at = row * h.stride + phase_h - h.before;
         const bool there = at >= 0 && at % h.up == 0 && at / h.up < h.in;
-        fill_row(w, phase_w, plan.columns, there ? x + at / h.up * w.in : nullptr, y);
+        fill_row(w, phase_w, plan.columns, there ? x + at / h.up * w.in : nullptr, y, plan.has_zeros);
       }
     }
   }
@@ -101,6 +102,14 @@ void run_maps_at_offsets(const Step& step, const Memory& memory) {
     if (plan.padded) {
       fill_planes(plan, planes, step.spare(memory));
       planes = step.spare(memory);
+    }
+    if (plan.single_rows()) {
+      float* const y = step.result(0, memory) + image * plan.groups * plan.results();
+      job.groups = plan.groups, job.b_group = plan.channels * plane, job.columns = plan.results();
+      job.a = weights, job.row_bias = bias, job.b = planes, job.c = y;
+      memory.kernels.multiply(job);
+      if (step.ending.op != Unary::none) apply_ending(step, memory, plan.groups * plan.results(), y, y);
+      continue;
     }
     for (Index group = 0; group < plan.groups; ++group) {
       job.a = weights + group * plan.maps * job.inner;
@@ -354,6 +363,7 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
     PENSTOCK_TRY(check_shape(Type::f32, {plan->maps, plan->rows_at_once(), plan->columns}));
     const Index plane = plan->rows * plan->columns * phases;
     if (plan->padded) scratch = (plan->groups * plan->channels * plane + 15) / 16 * 16;
+    step.keeps_scratch = plan->has_zeros = plan->padded && scratch <= kFloatsOfZeros;
     plan->at_results = scratch;
     if (!plan->direct()) scratch += plan->maps * plan->rows_at_once() * plan->columns;
     if (weights != nullptr) step.packed.own().assign(weights, weights + maps * inner);

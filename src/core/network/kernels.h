@@ -82,6 +82,9 @@ struct Product {
   /// Without offsets: takes panels of b from the last to the first. A product that is repeated finds some of b in a
   /// near cache where it takes turns.
   bool backwards = false;
+  /// With offsets: so many products of one row and up to kPartOfProduct products each. The next one has the next row
+  /// of a, its bias, and the next `columns` of c; its b is `b_group` further on.
+  Index groups = 1, b_group = 0;
 };
 
 /// c [rows, columns] = bias + (a + shift) b scale, with whole numbers a [rows, inner] and b [inner, columns] of 8 bits.

@@ -82,11 +82,12 @@ HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Inde
   }
 }
 
-/// Returns the number of rows that it computes. Five are four and one, which saves the code of six tiles.
+/// Returns the number of rows that it computes. Five are four and one, and with such tiles three are two and one, which
+/// saves the code of twelve tiles.
 template <int vectors, bool indirect, int rows = kMostRows>
 HWY_INLINE Index MultiplyRows(const Product& job, Index row, Index column, Index count, const Part& part) {
   if constexpr (rows > 1) {
-    constexpr int fewer = rows == 6 ? 4 : rows - 1;
+    constexpr int fewer = rows == 6 ? 4 : rows == 4 ? 2 : rows - 1;
     if (job.rows - row < rows) {
       return MultiplyRows<vectors, indirect, fewer>(job, row, column, count, part);
     }
@@ -152,7 +153,25 @@ void MultiplyColumn(const Product& job) {
   }
 }
 
+/// Products of one row each, which have too few columns for tiles.
+void MultiplyGroups(const Product& job) {
+  using V = Simd;
+  using L = Lanes<float>;
+  const float *a = job.a, *b = job.b;
+  float* c = job.c;
+  for (Index group = 0; group < job.groups; ++group, a += job.inner, b += job.b_group, c += job.columns) {
+    const V bias(job.row_bias != nullptr ? job.row_bias[group] : 0.0f);
+    for (Index column = 0; column < job.columns; column += L::lanes) {
+      const Index count = std::min<Index>(L::lanes, job.columns - column);
+      V sum = bias;
+      for (Index k = 0; k < job.inner; ++k) sum = MulAdd(V(a[k]), L::load(b + job.offset[k] + column, count), sum);
+      L::store(sum + V(0.0f), c + column, count);  // as the last part of a tile: no sum is -0
+    }
+  }
+}
+
 void RunMultiply(const Product& job) {
+  if (job.groups > 1) return MultiplyGroups(job);
   if (job.columns == 1 && job.offset == nullptr && job.b_row == 1) return MultiplyColumn(job);
   job.offset != nullptr ? MultiplyAll<true>(job) : MultiplyAll<false>(job);
 }

@@ -197,6 +197,9 @@ constexpr ConvCase kConvs[] = {
     {1, 4, 2, 5, 6, 2, 3, 4, 2, 2, 3, 8, 3},
     // The only row of windows is padding.
     {7, 4, 1, 4, 64, 1, 1, 2, 2, 1, 1, 1, 0},
+    // Groups of one map.
+    {2, 20, 1, 37, 20, 20, 1, 3, 1, 2, 1, 1, 1, true},
+    {1, 6, 3, 5, 3, 3, 1, 1, 1, 1, 1, 0, 0},
 };
 
 std::vector<Attribute> attributes_of(const ConvCase& c) {
@@ -249,8 +252,7 @@ TEST_P(NetworkOperators, Convolutions) {
       if (is_read_again) maker.output(padded);
       Running running(maker.network, {x.shape});
       ASSERT_TRUE(running.status.ok()) << running.status.text;
-      running.set(0, x);
-      running.run();
+      for (const Tensor& each : {noise(x.shape, 10), x}) running.set(0, each), running.run();
       const std::vector<float> values = running.output(0).as<float>();
       ASSERT_EQ(values.size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-4);
