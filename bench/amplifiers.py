@@ -8,17 +8,18 @@ bench/kernels/amplifier_times.cc says what a LIBRARY exports. Its name says what
     NeuralAudio.so             NeuralAudio with its own functions
     "NeuralAudio, exact.so"    NeuralAudio with exact functions
 
-Prints tables in Markdown.
+docs/results/streaming.md has the versions of both and their builds. Prints tables in Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import pathlib
 import re
 import subprocess
 
 TIMES = re.compile(r"  (.+?) +(\d+) together: least ([\d.]+), quartiles [\d.]+ ([\d.]+) [\d.]+ ns, differs by (\S+)")
-WORST = re.compile(r"    single steps: median (\d+), p99.99 (\d+), worst (\d+)")
+WORST = re.compile(r"    single steps: mean (\d+), median (\d+), p99.99 (\d+), worst (\d+)")
 
 
 def read(text: str) -> dict[str, dict]:
@@ -35,13 +36,18 @@ def read(text: str) -> dict[str, dict]:
     return sizes
 
 
+def quickest(times: dict, together: int) -> str:
+    """Returns the quickest build of RTNeural."""
+    return min((name for name, samples in times if name.startswith("RTNeural") and samples == together), key=lambda name: times[name, together][0])
+
+
 def table(sizes: dict[str, dict], together: int) -> None:
     print(f"\n{'A sample' if together == 1 else f'{together} samples'} a call, ns a sample: least (median)\n")
     print("| layers x units | Penstock | RTNeural, best build | factor | NeuralAudio | factor | its error | exact functions | factor |")
     print("|---|---|---|---|---|---|---|---|---|")
     for size, times in sizes.items():
+        best = quickest(times, together)
         times = {name: values for (name, samples), values in times.items() if samples == together}
-        best = min((name for name in times if name.startswith("RTNeural")), key=lambda name: times[name][0])
         own, fast, exact = times["penstock.h"], times["NeuralAudio"], times["NeuralAudio, exact"]
         rows = [f"{least:.1f} ({median:.1f})" for least, median, *_ in (own, times[best], fast)]
         factors = [each[0] / own[0] for each in (times[best], fast, exact)]
@@ -49,27 +55,37 @@ def table(sizes: dict[str, dict], together: int) -> None:
 
 
 def table_of_worst(sizes: dict[str, dict]) -> None:
-    print("\nSingle steps: median in ns, 99.99 % in us, worst in ms\n")
-    names = [name for name, samples in next(iter(sizes.values())) if samples == 1]
-    print(f"| layers x units | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
+    print("\nSingle steps: median and mean in ns, 99.99 % and worst in us\n")
+    print("| layers x units | Penstock | RTNeural, best build | NeuralAudio |\n|---|---|---|---|")
     for size, times in sizes.items():
-        fields = [f"{m}, {p / 1e3:.1f}, {w / 1e6:.2f}" for m, p, w in (times[name, 1][3] for name in names)]
-        print(f"| {size} | {' | '.join(fields)} |")
+        names = ["penstock.h", quickest(times, 1), "NeuralAudio"]
+        worst = [times[name, 1][3] for name in names if (name, 1) in times]
+        print(f"| {size} | {' | '.join(f'{median}, {mean}, {p / 1e3:.1f}, {w / 1e3:.0f}' for mean, median, p, w in worst)} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="amplifier_times, which a build with tests has in bench/")
     parser.add_argument("libraries", nargs="+", metavar="LIBRARY", help="shared library of a peer")
-    parser.add_argument("--steps", type=int, default=0, help="single steps of each library that are timed one by one [0]")
+    parser.add_argument("--steps", type=int, default=0, help="single steps that are timed one by one, of RTNeural in its quickest build [0]")
+    parser.add_argument("--sizes", nargs="*", default=[], metavar="LAYERSxUNITS", help="sizes such as 1x24 [all of the page]")
     parser.add_argument("--before", default="taskset -c 1", help='what the program is started with, such as "taskset -c 1 chrt -f 10" [taskset -c 1]')
     arguments = parser.parse_args()
-    command = [*arguments.before.split(), arguments.program, str(arguments.steps), *arguments.libraries]
-    sizes = read(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    def run(steps: int, sizes: list[str], libraries: list[str]) -> dict[str, dict]:
+        command = [*arguments.before.split(), arguments.program, str(steps), *sizes, *libraries]
+        return read(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    sizes = run(0, arguments.sizes, arguments.libraries)
     for together in (1, 64):
         table(sizes, together)
     if arguments.steps > 0:
-        table_of_worst(sizes)
+        worst = {}
+        for size, times in sizes.items():
+            names = (quickest(times, 1), "NeuralAudio")
+            libraries = [each for each in arguments.libraries if pathlib.Path(each).stem in names]
+            worst |= run(arguments.steps, [size.replace(" ", "")], libraries)
+        table_of_worst(worst)
 
 
 if __name__ == "__main__":

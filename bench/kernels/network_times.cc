@@ -5,7 +5,8 @@
 // INPUT=NUMBER fixes an input, INPUT:... gives the shape of a chunk. Both have one thread and the same random chunks.
 // They take turns of COUNT chunks [1]: with one, each evicts the other's weights from the cache of the core.
 // "allocates": ONNX Runtime allocates its outputs, for files that declare another shape than they compute.
-// Prints a line of JSON: times in microseconds, and the largest difference of the outputs.
+// Prints a line of JSON: times in microseconds, of Penstock, of ONNX Runtime, and of reading as many bytes as the file
+// has again and again; and the largest difference of the outputs.
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <list>
 #include <random>
 #include <sstream>
@@ -152,6 +154,21 @@ std::string summary(std::vector<double> times) {
     return times[static_cast<std::size_t>(part * static_cast<double>(times.size() - 1))];
   };
   return fmt::format(R"({{"median": {:.2f}, "tenth": {:.2f}, "nine_tenths": {:.2f}}})", at(0.5), at(0.1), at(0.9));
+}
+
+/// Times of reading so many bytes, a number of each line of a cache.
+std::vector<double> readings(std::uintmax_t bytes) {
+  const std::vector<std::uint64_t> memory(static_cast<std::size_t>(bytes / sizeof(std::uint64_t)), 1);
+  std::vector<double> times;
+  for (int k = 0; k < 200; ++k) {
+    volatile std::uint64_t all = 0;
+    times.push_back(timed([&] {
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < memory.size(); i += 8) sum += memory[i];
+      all = sum;
+    }));
+  }
+  return times;
 }
 
 struct Arguments {
@@ -300,9 +317,10 @@ int run(int argc, char** argv) {
       }
     }
   }
-  fmt::print(R"({{"ours": {}, "theirs": {}, "difference": {:.3g}, "version": "{}"}})"
+  fmt::print(R"({{"ours": {}, "theirs": {}, "reading": {}, "difference": {:.3g}, "version": "{}"}})"
              "\n",
-             summary(ours), summary(theirs), difference, runtime.version);
+             summary(ours), summary(theirs), summary(readings(std::filesystem::file_size(argv[1]))), difference,
+             runtime.version);
   return 0;
 }
 
