@@ -1,5 +1,7 @@
 """Published models: ONNX files as networks, compared with onnxruntime, and what is refused."""
 
+import pathlib
+
 import numpy as np
 import pytest
 from published import published
@@ -281,6 +283,21 @@ def test_one_scale_goes_with_a_zero_point_without_axes():
     arrays = {"q": np.array([7], np.int8), "scale": np.array([0.5], np.float32), "zero": np.int8(3)}
     nodes = [helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["b"]), helper.make_node("Add", ["x", "b"], ["y"])]
     near(model_of(nodes, [("x", [2])], [("y", [2])], arrays), {"x": np.ones(2, np.float32)})
+
+
+def test_the_page_names_the_operators():
+    page = pathlib.Path(__file__).parents[2] / "docs/published_models.md"
+    named = set(page.read_text().split("```text\nAbs ")[1].split("```")[0].split()) | {"Abs"}
+    current = {each.name for each in onnx.defs.get_all_schemas() if not each.domain and not each.deprecated}
+    for name in current & {each.name for each in onnx.defs.get_all_schemas_with_history() if each.since_version <= 24}:
+        # Most such nodes are refused, but for different reasons.
+        model = model_of([helper.make_node(name, ["x"], ["y"])], [("x", [2, 2])], [("y", None)])
+        try:
+            penstock.import_onnx(model)
+            known = True
+        except penstock.Error as error:
+            known = "there is no such operator" not in str(error)
+        assert known == (name in named), name
 
 
 def test_what_is_refused_is_named(tmp_path):
