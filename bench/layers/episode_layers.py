@@ -6,7 +6,7 @@ measured as steps of a rollout, without gradients.
 
     python bench/layers/episode_layers.py [--device cuda] [--shapes 16x32x32x64] [--seconds 2]       needs torchrl
     python bench/layers/episode_layers.py --restarts [--device cuda] [--shapes 16x32x32x64]
-    python bench/layers/episode_layers.py --ppo [--seconds 20]                                      needs sb3-contrib
+    python bench/layers/episode_layers.py --ppo [--seconds 20 | --learn 50000]                      needs sb3-contrib
 """
 
 import argparse
@@ -229,19 +229,41 @@ def compare_restarts(options):
             print(f"| {cell} {text} | {' | '.join(cells)} |", flush=True)
 
 
+def compare_returns(options, policies, learnt):
+    """Compares whole runs of RecurrentPPO; prints a table."""
+    print(f"{options.learn} steps of RecurrentPPO, CartPole-v1, 8 environments; mean return of the last 100 episodes")
+    print("| policy | steps a second | returns |\n|---|---|---|")
+    now = clock(options.device)
+    for name, policy in policies.items():
+        rates, returns = [], []
+        for seed in range(options.seeds):
+            start = now()
+            model = learnt(policy, options.learn, seed)
+            rates.append(model.num_timesteps / (now() - start))
+            returns.append(statistics.mean(episode["r"] for episode in model.ep_info_buffer))
+        seeds = ", ".join(f"{value:.0f}" for value in returns)
+        print(f"| {name} | {statistics.median(rates):,.0f} | {statistics.mean(returns):.0f} ({seeds}) |", flush=True)
+
+
 def compare_ppo(options):
     import gymnasium
     from sb3_contrib import RecurrentPPO
+    from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     import penstock.rl
 
     count, steps = 8, 128
-    models = {}
-    for name, policy in (("RecurrentPPO's own", "MlpLstmPolicy"), ("penstock.rl", penstock.rl.MlpLstmPolicy)):
-        envs = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * count)
-        models[name] = RecurrentPPO(policy, envs, n_steps=steps, seed=0, device=options.device)
-        models[name].learn(count * steps)  # a rollout and a training pass
+    policies = {"RecurrentPPO's own": "MlpLstmPolicy", "penstock.rl": penstock.rl.MlpLstmPolicy}
+
+    def learnt(policy, total, seed=0):
+        envs = DummyVecEnv([lambda: Monitor(gymnasium.make("CartPole-v1"))] * count)
+        return RecurrentPPO(policy, envs, n_steps=steps, seed=seed, device=options.device).learn(total)
+
+    if options.learn:
+        compare_returns(options, policies, learnt)
+        return
+    models = {name: learnt(policy, count * steps) for name, policy in policies.items()}
     print("Training passes of RecurrentPPO with its default settings, CartPole-v1, 8 environments, steps a second")
     print("| policy | training pass | rollout |")
     print("|---|---|---|")
@@ -268,11 +290,18 @@ def main():
     )
     parser.add_argument("--ppo", action="store_true", help="policies of RecurrentPPO instead of layers")
     parser.add_argument("--restarts", action="store_true", help="given states instead of TorchRL")
+    parser.add_argument("--learn", type=int, default=0, metavar="STEPS", help="with --ppo: compare returns after these")
+    parser.add_argument("--seeds", type=int, default=3, help="of --learn")
+    parser.add_argument("--precision", choices=("ieee", "tf32"), help="of float32 layers on a GPU; else PyTorch's default")
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    print(f"Penstock {penstock.__version__}, torch {torch.__version__}, one thread, load {os.getloadavg()[0]:.1f}\n")
+    if options.precision:
+        torch.backends.cudnn.rnn.fp32_precision = options.precision  # which Penstock's layers read, too
+    precision = torch.backends.cudnn.rnn.fp32_precision if options.device == "cuda" else "float32"
+    print(f"Penstock {penstock.__version__}, torch {torch.__version__}, one thread, load {os.getloadavg()[0]:.1f}, ", end="")
+    print(f"products in {precision}\n")
     compare = compare_ppo if options.ppo else compare_restarts if options.restarts else compare_layers
     compare(options)
 
