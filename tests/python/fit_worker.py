@@ -15,7 +15,7 @@ import torch.distributed.fsdp
 import penstock
 import penstock.torch as ours
 from penstock.torch import _sequence_parallel, train
-from penstock.torch._fitting import group
+from penstock.torch._fitting import checkpoints, group
 
 CASE, TEXT, FOLDER, RANK = "", "", pathlib.Path(), 0  # of main()
 USUAL = {"steps": 10, "batch": 5, "length": 12, "log_every": 0, "seed": 3, "progress": False, "validate_every": 0,
@@ -24,11 +24,12 @@ USUAL = {"steps": 10, "batch": 5, "length": 12, "log_every": 0, "seed": 3, "prog
 
 def fit(name, text=None, at=None, of=5, **options):
     """Trains, and writes the losses and the score, or the error, of each rank."""
-    curve = []
+    curve, norms = [], []
 
     def note(progress):
         if not progress.warning:
             curve.append(progress.loss)
+            norms.append(progress.gradient_norm)
 
     path = str(text or TEXT)
     if path.endswith(".csv"):
@@ -40,7 +41,7 @@ def fit(name, text=None, at=None, of=5, **options):
         at_step(*at)
     try:
         result = ours.fit(model, data, callback=note, **(USUAL | options))
-        seen = {"curve": curve, "validation": result.validation and result.validation.loss, "step": result.last.step}
+        seen = {"curve": curve, "norms": norms, "validation": result.validation and result.validation.loss, "step": result.last.step}
         seen |= {"interrupted": result.interrupted, "checkpoint_error": result.checkpoint_error}
         seen["answer"] = answer_of(model) if RANK == 0 else None
     except (penstock.Error, RuntimeError) as error:
@@ -189,7 +190,25 @@ def full():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY)))
     fit("before", checkpoint=FOLDER / "full", checkpoint_every=1000, steps=4)
+    others(FOLDER / "full")
     fit("full", at=(1, 5, signal.SIGUSR1), checkpoint=FOLDER / "full", checkpoint_every=1000, sharding="fsdp")
+
+
+def others(folder):
+    """Goes on from a checkpoint of other data of the same length; and from one that is of another step for rank 1."""
+    text = FOLDER / "other text"
+    text.write_text(pathlib.Path(TEXT).read_text().swapcase())
+    fit("other text", text=text, checkpoint=folder, resume=True)
+    read = checkpoints._read
+
+    def read_later(path):
+        notes = read(path)
+        notes["counters"]["step"] += RANK
+        return notes
+
+    checkpoints._read = read_later
+    fit("step", checkpoint=folder, resume=True)
+    checkpoints._read = read
 
 
 CASES = {

@@ -87,10 +87,11 @@ def text(folder):
 
 def alone(text, stop=None, **options):
     """A run of this process with the settings of fit_worker.py. SIGTERM comes in step `stop`."""
-    curve = []
+    curve, norms = [], []
 
     def note(progress):
         curve.append(progress.loss)
+        norms.append(progress.gradient_norm)
         if progress.step == stop:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -102,7 +103,7 @@ def alone(text, stop=None, **options):
     usual = {"steps": 10, "batch": 5, "length": 12, "log_every": 0, "seed": 3, "progress": False, "validate_every": 0}
     usual |= {"average": 0.9, "validate_steps": 4, "callback": note}
     result = penstock.torch.fit(model, data, **(usual | options))
-    return {"curve": curve, "validation": result.validation and result.validation.loss,
+    return {"curve": curve, "norms": norms, "validation": result.validation and result.validation.loss,
             "answer": fit_worker.answer_of(model)}  # fmt: skip
 
 
@@ -117,6 +118,7 @@ def one(text, folder):
 def same(got, expected, first=0):
     assert "error" not in got, got["error"]
     assert got["curve"] == pytest.approx(expected["curve"][first:], rel=1e-5)
+    assert got["norms"] == pytest.approx(expected["norms"][first:], rel=1e-4)  # AdamW hides a factor of all gradients
     assert got["validation"] == pytest.approx(expected["validation"], rel=1e-5)
     assert got["answer"] == pytest.approx(expected["answer"], rel=1e-3, abs=1e-3)
 
@@ -182,6 +184,9 @@ def test_ranks_that_differ_are_named_on_all(one, text, folder):
         assert "has data " in words["data"] and "steps, " in words["data"] and "give every rank the same files" in words["data"]
         assert "batch is 1 sequences, too few for 2 ranks with accumulate=1: give at least 2" in words["few"]
         assert "there is no complete checkpoint in" in words["files"]
+        assert "rank 1 of 2 (" in words["step"] and "has step 5, rank 0 has 4: remove the checkpoints that only some" in words["step"]
+        assert "step-000000004: this position belongs to other text data: the file or the options" in words["other text"]
+        assert "have changed; give the data of that run, or another folder" in words["other text"]
         assert "layers of lstm run step by step" in words["a cell"]
         assert "rank 1 of 2 has a model with width = 5, rank 0 has 4: load the same model" in words["a width"]
         assert "rank 1 of 2 has a chunk of 2 steps, but a convolution of 4 taps reads the last 3 steps" in words["a chunk"]

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from ... import _core
-from ...errors import InvalidArgument, NumericalError, Unsupported
+from ...errors import Incompatible, InvalidArgument, NumericalError, Unsupported
 from ...training import Evaluation, Progress
 from .._counter_dropout import seed_of_step
 from .._stable_trainer import BOUNDED
@@ -423,8 +423,14 @@ class Trainer:
             setattr(self, name, value)
         self._set_stopping(notes["stopping"], notes["plateau"])
         self.guard.restore(notes["guard"])
-        self.batches.restore(notes["position"])
+        self.group.together(lambda: self._restore_position(path, notes["position"]))
         self._seconds_before = self.seconds
+
+    def _restore_position(self, path, position):
+        try:
+            self.batches.restore(position)
+        except Incompatible as error:
+            raise Incompatible(f"checkpoint {path}: {error}; give the data of that run, or another folder") from error
 
     def _load(self, path, known):
         """Reads the tensors of a checkpoint, which has those with ``known`` names."""
