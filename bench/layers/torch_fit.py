@@ -3,22 +3,26 @@
 
     torchrun --nproc-per-node 2 bench/layers/torch_fit.py TEXT CELL:SIZE:HOW... [--rows B] [--length T] [--steps N]
 
-HOW is ddp or fsdp, with +compile and +profile after it: "mingru:100m:ddp+compile". On one GPU both are the plain model.
+HOW is ddp or fsdp, with +compile, +profile and +save after it: "mingru:100m:ddp+compile". On one GPU both are the plain model.
 Each line has the median and mean time of a step, tokens a second of all GPUs, memory and the share of their peak. +profile adds
-the kernels that take the longest, and how much of the time of NCCL's kernels others run at the same time.
+the kernels that take the longest, and how much of the time of NCCL's kernels others run at the same time. +save writes a
+checkpoint every --save-every seconds, and adds for how long each one stops training.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import statistics
 import sys
+import tempfile
 import time
 
 import torch
 
 import penstock
 import penstock.torch
+from penstock.torch._fitting.trainer import Trainer
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "examples"))
 import train_language_model  # noqa: E402
@@ -52,6 +56,26 @@ class Clock(train_language_model.Meter):
     def share(self, tokens):
         peak = self.peak()
         return f"{100 * self._operations * tokens / peak:5.1f} % of peak" if peak else ""
+
+
+@contextlib.contextmanager
+def timed_saves(trainer=Trainer):
+    """Notes the seconds that for which each checkpoint stops training, but for the last one, which is waited for."""
+    found, save = [], trainer.save
+
+    def timed(self, wait):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # the update of the weights is not part of it
+        begun = time.perf_counter()
+        save(self, wait)
+        if not wait:
+            found.append(time.perf_counter() - begun)
+
+    trainer.save = timed
+    try:
+        yield found
+    finally:
+        trainer.save = save
 
 
 def union(spans):
@@ -101,17 +125,22 @@ def measure(data, models, case, given):
     if given.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     torch.compiler.reset()
-    clock = Clock(model, "profile" in rest)
-    penstock.torch.fit(
-        model, data, device=given.device, sharding=sharding, compile="compile" in rest, batch=given.rows * WORLD,
-        length=given.length, steps=given.steps, callback=clock, log_every=0, progress=False, validate_every=0,
-        keep_best=False, rollbacks=given.rollbacks,
-    )  # fmt: skip
+    clock, saving = Clock(model, "profile" in rest), "save" in rest
+    with tempfile.TemporaryDirectory() as own, timed_saves() as saves:
+        folder = os.path.join(given.folder or own, case) if saving else None
+        penstock.torch.fit(
+            model, data, device=given.device, sharding=sharding, compile="compile" in rest, batch=given.rows * WORLD,
+            length=given.length, steps=given.steps, callback=clock, log_every=0, progress=False, validate_every=0,
+            keep_best=False, rollbacks=given.rollbacks, optimizer=given.optimizer, checkpoint=folder,
+            checkpoint_every=given.save_every,
+        )  # fmt: skip
     if FIRST:
         (seconds, mean), tokens = clock.seconds(), given.rows * WORLD * given.length
         print(f"{case:28} {WORLD} GPUs {model.parameter_count / 1e6:7.1f} M  {1e3 * seconds:8.2f} ms a step (mean {1e3 * mean:.2f})  "
               f"{tokens / seconds / 1e3:8.1f} k tokens/s  {clock.memory / 1e9:6.1f} GB  {clock.share(tokens / seconds)}",
               flush=True)  # fmt: skip
+        if saving:
+            print(f"  checkpoints stop training for {', '.join(f'{1e3 * each:.1f}' for each in saves)} ms")
         if clock.profiler is not None:
             tell_profile(clock.profiler)
 
@@ -124,6 +153,9 @@ def main():
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--rollbacks", type=int, help="0: without the guard's copies of the weights")
+    parser.add_argument("--optimizer", default="adamw")
+    parser.add_argument("--save-every", type=float, default=6.0, help="seconds, for +save")
+    parser.add_argument("--folder", help="of checkpoints, seen by all ranks; a temporary one by default")
     parser.add_argument("--device", default="cuda")
     given = parser.parse_args()
     data, models = penstock.open_text(given.text, bytes=True, validation_fraction=0.01), {}
