@@ -34,11 +34,11 @@ def assert_near(found, expected, dtype, steps):
 
 
 def layer_passes(layer):
-    def loss(x, weights, state):
-        y, last = layer(x, weights, state)
+    def loss(*given):
+        y, last = layer(*given)
         return (y.astype(jnp.float32) ** 2).mean() + sum((s**2).mean() for s in jax.tree.leaves(last))
 
-    return jax.jit(lambda *given: (layer(*given), jax.grad(loss, (0, 1, 2))(*given)))
+    return jax.jit(lambda *given: (layer(*given), jax.grad(loss, tuple(range(len(given))))(*given)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -90,6 +90,47 @@ def test_stacks_equal_those_on_a_cpu(cell, time_major):
     elsewhere = jax.jit(passes)(*jax.device_put((x, weights), cpu))
     assert_near(elsewhere, expected, "float32", 40)
     assert_near(jax.jit(passes)(x, weights), expected, "float32", 40 * 64)
+
+
+@pytest.mark.parametrize("axes", [(), (16,), (16, 40)], ids=["one", "rows", "steps"])
+@pytest.mark.parametrize(("hidden", "dtype"), [(128, "float32"), (256, "bfloat16"), (1024, "bfloat16")])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "mingru"])
+def test_restarts_equal_sequences_by_themselves(cell, hidden, dtype, axes):
+    rows, steps, count = 16, 40, 2 if cell == "lstm" else 1
+    restarts = [[], [0], [1], [39], [7, 8], [0, 20, 39]] + [[row, 20 + row] for row in range(1, 11)]
+    mask = np.zeros((rows, steps), bool)
+    for row, at in enumerate(restarts):
+        mask[row, at] = True
+    # The sequences: the row, the first step and the end of each.
+    cuts = [(row, sorted({0, *at, steps})) for row, at in enumerate(restarts)]
+    row, first, end = np.array([(row, a, b) for row, at in cuts for a, b in zip(at, at[1:])]).T
+    sequence_of = np.repeat(np.arange(len(row)), end - first).reshape(rows, steps)
+
+    weights = pj.initial_weights(KEY, cell, 32, hidden)
+    x, weights = jax.tree.map(lambda a: a.astype(dtype), (jax.random.normal(KEY, (rows, steps, 32)), weights))
+    keys = jax.random.split(KEY, count)
+    start = tuple(jax.random.uniform(key, (1, rows, hidden), jnp.float32, -1, 1) for key in keys)
+    to = tuple(jax.random.uniform(key, (1, *axes, hidden), jnp.float32, -1, 1) for key in keys)
+
+    def layer(x, weights, state, **more):
+        y, last = pj.recurrent(x, weights, state if count > 1 else state[0], cell=cell, **more)
+        return y, last if count > 1 else (last,)
+
+    def together(x, weights, start, to):
+        return layer(x, weights, start, reset_mask=mask, reset_to=to if count > 1 else to[0])
+
+    def apart(x, weights, start, to):
+        at = np.minimum(first[:, None] + np.arange(steps), steps - 1)
+        to = [s.reshape(1, *axes, *[1] * (2 - len(axes)), hidden) for s in to]
+        to = [jnp.broadcast_to(s, (1, rows, steps, hidden))[:, row, first] for s in to]
+        state = [jnp.where(mask[row, first][:, None], b, a[:, row]) for a, b in zip(start, to)]
+        y, last = layer(x[row[:, None], at], weights, tuple(state), lengths=end - first)
+        return y[sequence_of, np.arange(steps) - first[sequence_of]], tuple(s[:, sequence_of[:, -1]] for s in last)
+
+    found, expected = (layer_passes(run)(x, weights, start, to) for run in (together, apart))
+    assert_near(found, expected, dtype, steps)
+    for a, b in zip(found[1][3], expected[1][3]):  # those of the given states are small
+        assert abs(a - b).max() <= 16 * UNITS[dtype] * steps**0.5 * abs(b).max() > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
