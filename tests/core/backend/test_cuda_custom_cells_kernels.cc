@@ -38,7 +38,7 @@ struct Engine {
   Storage storage;
   Index head, rows;
   int oldest;  ///< Architecture from which on there is the engine.
-  bool ragged = false;
+  bool ragged = false, restarts = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const Engine& engine) { return out << engine.name; }
@@ -65,7 +65,8 @@ TEST_P(OwnDenseKernels, FitTheirRegisters) {
   test::need_sample(chip == 90 && is_sampled(engine.name, cell));
   if (IsSkipped()) return;
   GpuDenseProblem problem = problem_of(cell, engine.storage, engine.head, engine.rows, engine.algorithm);
-  problem.ragged = problem.reset = problem.reverse = engine.ragged;
+  problem.ragged = problem.reverse = engine.ragged;
+  problem.reset = engine.ragged || engine.restarts, problem.restarts = engine.restarts;
   problem.every_state = engine.ragged && plan::cell_traits(cell).states() > 1;
   if (engine.algorithm == DenseAlgorithm::warpgroup && plan::cell_traits(cell).gates() > 4) {
     test::expect_error(ErrorCode::unsupported, "warpgroups apply cells of one phase and at most 4 gates",
@@ -87,6 +88,7 @@ std::vector<Engine> engines() {
           {"head_ragged", DenseAlgorithm::head, Storage::f32, 64, 1000, 80, true},
           {"cluster", DenseAlgorithm::cluster, Storage::bf16, 512, 16, 90},
           {"cluster_ragged", DenseAlgorithm::cluster, Storage::f32, 256, 16, 90, true},
+          {"cluster_restarts", DenseAlgorithm::cluster, Storage::bf16, 256, 128, 90, false, true},
           {"chip", DenseAlgorithm::chip, Storage::bf16, 640, 16, 80},
           {"chip_large", DenseAlgorithm::chip, Storage::bf16, 1024, 16, 90, true},
           {"warpgroup", DenseAlgorithm::warpgroup, Storage::bf16, 1024, 64, 90},

@@ -60,15 +60,17 @@ TEST_P(ChipKernels, FitTheirRegisters) {
     Storage storage;
     Index head, rows;
     int cluster;
-    bool ragged;
+    bool ragged, restarts = ragged;
   };
-  for (const auto& [storage, head, rows, cluster, ragged] : {Size{Storage::bf16, 2048, 16, 0, false},
-                                                             {Storage::bf16, 1024, 64, 0, true},
-                                                             {Storage::f16, 301, 13, 8, true},
-                                                             {Storage::f32, 132, 30, 2, true}}) {
+  for (const auto& [storage, head, rows, cluster, ragged, restarts] : {Size{Storage::bf16, 2048, 16, 0, false},
+                                                                       {Storage::bf16, 1024, 64, 0, true},
+                                                                       {Storage::f16, 301, 13, 8, true},
+                                                                       {Storage::f32, 256, 128, 0, false, true},
+                                                                       {Storage::f32, 132, 30, 2, true}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows, DenseAlgorithm::chip);
     problem.cluster = cluster;
-    problem.ragged = problem.reset = problem.restarts = problem.reverse = ragged;
+    problem.ragged = problem.reverse = ragged;
+    problem.reset = problem.restarts = restarts;
     problem.every_state = ragged && plan::cell_traits(GetParam()).states() > 1;
     expect_all_passes_sound(problem, kHopper);
   }

@@ -44,23 +44,26 @@ class ClusterKernels : public testing::TestWithParam<std::string_view> {
 };
 
 /// Large heads fill the registers, small batches have other warps, and odd sizes take other paths to memory. A forward
-/// pass without a tape is part of one with it.
+/// pass without a tape is part of one with it. Resets are counted in another way where there are no lengths.
 TEST_P(ClusterKernels, FitTheirRegisters) {
   struct Size {
     Storage storage;
     Index head, rows;
-    bool ragged;
+    bool ragged, reset = ragged, restarts = ragged;
   };
-  for (const auto& [storage, head, rows, ragged] : {Size{Storage::bf16, 768, 16, false},
-                                                    {Storage::bf16, 512, 16, false},
-                                                    {Storage::bf16, 512, 1, false},
-                                                    {Storage::bf16, 768, 64, true},
-                                                    {Storage::f16, 301, 13, true},
-                                                    {Storage::f32, 256, 16, false},
-                                                    {Storage::f32, 132, 100, true},
-                                                    {Storage::bf16, 1, 1, true}}) {
+  for (const auto& [storage, head, rows, ragged, reset, restarts] : {Size{Storage::bf16, 768, 16, false},
+                                                                     {Storage::bf16, 512, 16, false},
+                                                                     {Storage::bf16, 512, 1, false, true, true},
+                                                                     {Storage::bf16, 256, 128, false, true, false},
+                                                                     {Storage::bf16, 256, 128, false, true, true},
+                                                                     {Storage::bf16, 768, 64, true},
+                                                                     {Storage::f16, 301, 13, true},
+                                                                     {Storage::f32, 256, 16, false},
+                                                                     {Storage::f32, 132, 100, true},
+                                                                     {Storage::bf16, 1, 1, true}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
-    problem.ragged = problem.reset = problem.restarts = problem.reverse = ragged;
+    problem.ragged = problem.reverse = ragged;
+    problem.reset = reset, problem.restarts = restarts;
     problem.every_state = ragged && plan::cell_traits(GetParam()).states() > 1;
     problem.training = true;
     expect_sound(problem);

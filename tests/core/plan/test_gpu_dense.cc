@@ -47,6 +47,24 @@ TEST(GpuDense, TakesFewRowsABlockWhileAllRunAtOnce) {
 }
 
 /// The part of the matrix that does not fit the registers lies in shared memory.
+/// The registers of resets leave the matrix where it lies without them.
+TEST(GpuDense, KeepsTheShapeOfForwardPassesWithResets) {
+  const auto plan_of = [](GpuDenseProblem problem, bool reset, bool restarts) {
+    problem.training = true, problem.reset = reset, problem.restarts = restarts;
+    GpuDensePlan plan = plan_gpu_dense(problem, h200());
+    EXPECT_EQ(plan.algorithm, DenseAlgorithm::cluster);
+    EXPECT_EQ(plan.resident, plan.chunks) << plan.explain();
+    return plan;
+  };
+  for (const char* const cell : {"lstm", "gru"}) {
+    for (const Index rows : {64, 128}) {
+      const GpuDenseProblem problem = dense(cell, Storage::bf16, rows, 1, 256);
+      const GpuDensePlan plan = plan_of(problem, false, false);
+      for (const bool restarts : {false, true}) EXPECT_EQ(plan_of(problem, true, restarts), plan);
+    }
+  }
+}
+
 TEST(GpuDense, PutsTheRestOfTheMatrixInSharedMemory) {
   const GpuDensePlan halves = plan_gpu_dense(dense("lstm", Storage::bf16, 16, 4, 128), h200());
   EXPECT_EQ(halves.resident, halves.chunks);

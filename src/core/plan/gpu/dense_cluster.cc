@@ -114,7 +114,13 @@ ClusterCandidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gp
   // With means, a thread applies the cell to all of its slots at once.
   const int at_once = cell.averages ? cell.alive * (c.slots() - 1) : 0;
   const int other = other_registers(c, problem.backward ? kBackwardUse : kForwardUse, problem, more) + at_once;
-  const int resident = resident_tiles(c, other, gpu.registers);
+  int resident = resident_tiles(c, other, gpu.registers);
+  // Forward passes that read a part of R from shared memory, or have two tiles of rows, need more registers for resets.
+  const bool tight = resident < c.tiles_k() || c.shape.tiles_n() > 1;
+  if (tight && !problem.backward && !problem.ragged && !problem.every_state) {
+    const auto resets = [&](bool crowded) { return reset_registers(problem, c.shape.states, crowded); };
+    resident = resident_tiles(c, other + (resets(true) - resets(false)) * c.slots(), gpu.registers);
+  }
   c.shape.resident = std::max(0, resident);
   c.fits_registers = resident >= 0 || !cell.averages;
   c.step = step_time(problem, c, gpu);

@@ -20,17 +20,26 @@ struct OtherRegisters {
 /// margin that custom cells were observed to leave.
 constexpr int kCoveredValues = 36;
 
+/// Returns the registers that resets take per unit and row: what the compiler was observed to use beyond those without
+/// resets. Forward passes load all given states of a reset ahead; backward passes load h and add up the gradients of
+/// all. `crowded`: what a pass reads besides needs many registers, too.
+inline int reset_registers(const GpuDenseProblem& problem, int states, bool crowded) {
+  if (!problem.reset) return 0;
+  if (crowded) return 14 + (problem.restarts ? 12 + 2 * states : 0);
+  return 5 + (problem.restarts ? problem.backward ? 2 * std::max(2, states) : 1 + 3 * states : 0);
+}
+
 /// Returns the number of other registers of a candidate, for its forward or backward pass. `more`: further registers
 /// per unit and row. `further`: registers of each unit and row beyond the first, if fewer than of that.
 template <class Candidate>
 int other_registers(const Candidate& c, const OtherRegisters& of, const GpuDenseProblem& problem, int more,
                     std::optional<int> further = std::nullopt) {
   const auto& shape = c.shape;
-  constexpr int of_float_parts = 24, of_reset = 14, of_restarts = 12;
+  constexpr int of_float_parts = 24;
   const int tiles = c.tiles_m() * shape.tiles_n();
   const int products = tiles * 4 * shape.chains(tiles) + c.operand_registers();
   const int sums = std::max(products, c.polled_registers()) + of.tile_m * c.tiles_m();
-  const int resets = (problem.reset ? of_reset : 0) + (problem.restarts ? of_restarts + 2 * shape.states : 0);
+  const int resets = reset_registers(problem, shape.states, problem.ragged || problem.every_state);
   // Single halves wait for a step in registers, with a pointer.
   const int values = c.backward ? shape.gates * (shape.split ? 2 : 1) + 2 : shape.gates;
   const int ahead = problem.alignment == 2 ? values + 2 : 0;

@@ -168,6 +168,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int s = 0; s < kSlots; ++s) {
       if (WarpWorks(s)) cells[s] = slots[s].redo(ring_of(s, step), step, lane, team.head, args);
     }
+    LookAhead(slots, args.rows, step, team.head);
     if (i > 0) barriers.wait(i - 1);
     Real dwx[kSlots][kGates];
 #pragma unroll
@@ -175,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       if (!WarpWorks(s)) continue;
       Real drh[kGates];
       const float through = i > 0 ? Total(sums_at[s], 0, (i - 1) & 1) : 0.0f;
-      slots[s].differentiate(cells[s], through, step, team.head, args, dwx[s], drh);
+      slots[s].differentiate(cells[s], through, step, args, dwx[s], drh);
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
         if (!LaneWorks(s)) continue;
@@ -200,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         });
       }
       const auto own = [&](int g, int piece) { return own_gate(s, g, piece); };
-      slots[s].store(dwx[s], step, out, lane, own, args, strides);
+      slots[s].store(dwx[s], step, out, lane, team.head, own, args, strides);
     }
 #ifdef PENSTOCK_MEANS
     if (WarpWorks(0) && i >= 2) means.clear();

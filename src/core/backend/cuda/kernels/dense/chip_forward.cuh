@@ -91,9 +91,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
 #ifdef PENSTOCK_MEANS
-      slots[s].read_input(ring_of(s, step), lane, step, team.head, args, wx[s]);
+      slots[s].read_input(ring_of(s, step), lane, wx[s]);
 #else
-      if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, step, team.head, args, wx[s]);
+      if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
 #endif
     }
   };
@@ -118,6 +118,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     fetch(step + kStages - 1);
     Real wx[kSlots][kGates];
     if (kReadsFirst) read_inputs(step, wx);
+    LookAhead(slots, args.rows, step, team.head);
     Sums<kTilesM> own;
     operand.multiply(own, matrix, exchange, step - 1 + kFirstExchange);
     sender.send(own, step & 1, lane);

@@ -54,6 +54,20 @@ PENSTOCK_DEVICE int Held(int number) {
 /// each step waits for the second-level cache.
 PENSTOCK_DEVICE bool IsSet(int flag) { return kReset && Held(flag) != 0; }
 
+/// Starts to load what the next step needs for resets. Call it before a wait for other blocks, which hides these loads.
+/// At the end of a step they would not be hidden: the compiler waits for them where the next step begins. Flags come
+/// last, since a load to a register that another load may still have to fill waits for all of them.
+template <class Slot, int kSlots>
+PENSTOCK_DEVICE void LookAhead(Slot (&slots)[kSlots], const DenseRows& rows, int step, int head) {
+  if constexpr (kReset) {
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) slots[s].load_restart(rows, step, head);
+    const int then = Held(step);
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) slots[s].load_flag(rows, then);
+  }
+}
+
 /// Brings to the second-level cache, ahead of the loads of single threads, the rows of R of a block of units: `units`
 /// of each gate from `first` on. By one thread a gate.
 PENSTOCK_DEVICE void PrefetchRows(const char* of_head, int first, int units) {

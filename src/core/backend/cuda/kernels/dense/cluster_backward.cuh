@@ -211,13 +211,14 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     for (int s = 0; s < kSlots; ++s) {
       if (works(s)) cells[s] = slots[s].redo(ring_of(s, step), step, lane, head, args);
     }
+    LookAhead(slots, args.rows, step, head);
     if (kSends && i > 0) barriers[1 - parity].wait((i - 1) / 2 & 1);
     Real dwx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!works(s)) continue;
       Real drh[kGates];
-      slots[s].differentiate(cells[s], i > 0 ? received(s, 1 - parity) : 0.0f, step, head, args, dwx[s], drh);
+      slots[s].differentiate(cells[s], i > 0 ? received(s, 1 - parity) : 0.0f, step, args, dwx[s], drh);
       if (!inside(s)) continue;
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
@@ -243,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
       const int first = gates_at[s] + parity * kShape.gate_bytes() -
                         (lane % 8 / kPieceValues * kRows * 16 + lane % kPieceValues * kBytes);
       const auto own_gate = [&](int g, int piece) { return shared + first + g * gate_pitch + piece * kRows * 16; };
-      slots[s].store(dwx[s], step, out, lane, own_gate, args, strides);
+      slots[s].store(dwx[s], step, out, lane, head, own_gate, args, strides);
     }
   }
   // The others' last terms.

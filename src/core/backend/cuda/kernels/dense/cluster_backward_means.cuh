@@ -24,11 +24,12 @@ PENSTOCK_DEVICE void GradientsWithMeans(Slot (&slots)[kSlots], Means& means, con
     for (int k = 0; k < kStates; ++k) before[k].of[s] = cells[s].prev[k];
   }
   DenseCell::forward<Cell>(taped, x, h, before, learnt, after, save);
+  LookAhead(slots, args.rows, step, head);
   wait();
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
     Real dnext[kStates];
-    slots[s].enter(cells[s], through(s), step, head, args, dnext);
+    slots[s].enter(cells[s], through(s), step, args, dnext);
 #pragma unroll
     for (int k = 0; k < kStates; ++k) dafter[k].of[s] = dnext[k];
   }
@@ -40,7 +41,7 @@ PENSTOCK_DEVICE void GradientsWithMeans(Slot (&slots)[kSlots], Means& means, con
     for (int g = 0; g < kGates; ++g) dwx[s][g] = dx[g].of[s], drh[s][g] = dh[g].of[s];
 #pragma unroll
     for (int k = 0; k < kStates; ++k) dprev[k] = dbefore[k].of[s];
-    slots[s].leave(dprev, step, head, args, drh[s]);
+    slots[s].leave(dprev, step, drh[s]);
 #pragma unroll
     for (int k = 0; k < Learnt::count; ++k) {
       if (step < slots[s].place.row.length) slots[s].dlearnt.of[k] += of_learnt[k].of[s].value;

@@ -79,6 +79,8 @@ PENSTOCK_DEVICE void StoreBlock(char* to, int lane, int values, Index stride, co
 
 /// State of a thread for one block of units and one row.
 struct Slot {
+  static constexpr int kAfter = 1, kThis = 2, kBefore = 4;  // bits of `resets`
+
   Place place;
   float carried[kStates];  // gradients of the states that left the step at hand, without what flows through R
   float bias_ih[kGates];
@@ -88,9 +90,11 @@ struct Slot {
   Index stride[kWhole ? Inputs::loads : 1];
   char* dwx;  // of the step at hand, as `drh`
   char* drh;
-  int reset_flag, reset_after, reset_before;  // of this step, of the one that follows it, of the one before it
-  float restart;                              // h with which the step at hand starts after a reset
-  float entered[1];                           // of single halves: h with which the first step starts
+  int resets;           // bits: the step that follows this one, this one, and the one before it
+  int reset_ahead;      // flag of the step two before this one
+  float restart;        // h with which this step starts after a reset
+  float after_restart;  // gradient of the h with which the step that follows this one started
+  float entered[1];     // of single halves: h with which the first step starts
 
   /// Returns the address of a value, for the first unit that this lane moves.
   __device__ __forceinline__ const char* address(const DenseBackwardArguments& args, int head, int value,
@@ -128,9 +132,12 @@ struct Slot {
     dwx = row.at(args.dwx, row.length - 1, kDescending) + channel;
     drh = nullptr;
     if constexpr (DenseCell::split) drh = row.at(args.drh, row.length - 1, kDescending) + channel;
-    reset_flag = ResetFlag(args.rows, row, last);
-    reset_after = 0, reset_before = ResetFlag(args.rows, row, last - 1);
-    if constexpr (kRestarts) load_restart(reset_flag, args.rows, last, head);
+    resets =
+        (ResetFlag(args.rows, row, last) != 0 ? kThis : 0) | (ResetFlag(args.rows, row, last - 1) != 0 ? kBefore : 0);
+    if constexpr (kRestarts) {
+      restart = resets_at(kThis) ? RestartState(args.rows, row, last, 0, head * kHead + place.unit) : 0.0f;
+      after_restart = 0.0f;
+    }
     learnt.read(args.learnt, args.hidden, head * kHead + place.unit, place.exists);
     dlearnt.clear();
 #pragma unroll
@@ -230,7 +237,7 @@ struct Slot {
                                                     const DenseBackwardArguments& args, Real (&wx)[kGates],
                                                     Real (&rh)[kGates]) const {
     CellBackward cell;
-    const bool reset = IsSet(reset_flag);
+    const bool reset = resets_at(kThis);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       rh[g] = Real(read(ring, lane % 8, g));
@@ -270,21 +277,26 @@ struct Slot {
 #endif
 
   /// Returns the gradient that a step passes on to the h before it; `through`: its part that flows through R. At a
-  /// reset, that of the h with which the row started again is added up, and nothing passes.
-  __device__ __forceinline__ float passed_on(float through, int step, int head,
-                                             const DenseBackwardArguments& args) const {
-    const bool reset = IsSet(reset_after);
+  /// reset, that of the h with which the row started again is kept for store(), and nothing passes.
+  __device__ __forceinline__ float passed_on(float through, int step, const DenseBackwardArguments& args) {
+    const bool reset = resets_at(kAfter);
     const float all = carried[0] + (reset && !kRestarts ? 0.0f : through);
     const float passed = step < place.row.length ? Clipped(all, args.clip) : all;
-    if (!kRestarts || !reset) return passed;
-    add_restart(passed, 0, step, head, args);
-    return 0.0f;
+    if constexpr (kRestarts) after_restart = passed;
+    return kRestarts && reset ? 0.0f : passed;
   }
 
-  /// Starts to load the h of a step that a reset comes before.
-  __device__ __forceinline__ void load_restart(int flag, const DenseRows& rows, int step, int head) {
-    const bool wanted = IsSet(flag) && place.exists;
-    restart = wanted ? RestartState(rows, place.row, step, 0, head * kHead + place.unit) : 0.0f;
+  __device__ __forceinline__ bool resets_at(int bit) const { return kReset && (resets & bit) != 0; }
+
+  /// Starts to load the h of a reset before the previous step.
+  __device__ __forceinline__ void load_restart(const DenseRows& rows, int step, int head) {
+    if constexpr (kRestarts) {
+      restart = resets_at(kBefore) ? RestartState(rows, place.row, step - 1, 0, head * kHead + place.unit) : 0.0f;
+    }
+  }
+  /// Starts to load the flag of the step before that one.
+  __device__ __forceinline__ void load_flag(const DenseRows& rows, int step) {
+    reset_ahead = ResetFlag(rows, place.row, step - 2);
   }
 
   /// Adds to the gradient of state k with which the row started again before a step. Only this thread adds there, one
@@ -298,23 +310,20 @@ struct Slot {
   }
 
   /// Finds the gradients of the states after a step.
-  __device__ __forceinline__ void enter(const CellBackward& cell, float through, int step, int head,
-                                        const DenseBackwardArguments& args, Real (&dnext)[kStates]) const {
-    dnext[0] = Real(passed_on(through, step + 1, head, args) + cell.dy);
+  __device__ __forceinline__ void enter(const CellBackward& cell, float through, int step,
+                                        const DenseBackwardArguments& args, Real (&dnext)[kStates]) {
+    dnext[0] = Real(passed_on(through, step + 1, args) + cell.dy);
 #pragma unroll
     for (int k = 1; k < kStates; ++k) dnext[k] = Real(kEveryState ? carried[k] + cell.dstates[k] : carried[k]);
   }
 
   /// Takes the gradients of the states before a step, and clears those of gates if the row has no such step.
-  __device__ __forceinline__ void leave(const Real (&dprev)[kStates], int step, int head,
-                                        const DenseBackwardArguments& args, Real (&drh)[kGates]) {
-    const bool live = step < place.row.length, reset = IsSet(reset_flag);
-    if constexpr (kRestarts) load_restart(reset_before, args.rows, step - 1, head);
+  __device__ __forceinline__ void leave(const Real (&dprev)[kStates], int step, Real (&drh)[kGates]) {
+    const bool live = step < place.row.length, reset = resets_at(kThis);
 #pragma unroll
     for (int k = 0; k < kStates; ++k) {
-      const bool here = k == 0 && kRestarts;  // h waits for what flows through R: passed_on()
-      if (live) carried[k] = reset && !here ? 0.0f : dprev[k].value;
-      if (kRestarts && live && reset && !here) add_restart(dprev[k].value, k, step, head, args);
+      // Those of given states wait for store(), that of h also for what flows through R.
+      if (live) carried[k] = reset && !kRestarts ? 0.0f : dprev[k].value;
     }
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
@@ -323,11 +332,11 @@ struct Slot {
   }
 #ifndef PENSTOCK_MEANS
   /// The cell's backward pass. `through`: what flows through R of the step after this one.
-  __device__ __forceinline__ void differentiate(const CellBackward& cell, float through, int step, int head,
+  __device__ __forceinline__ void differentiate(const CellBackward& cell, float through, int step,
                                                 const DenseBackwardArguments& args, Real (&dwx)[kGates],
                                                 Real (&drh)[kGates]) {
     Real dnext[kStates], dprev[kStates], of_learnt[Learnt::places];
-    enter(cell, through, step, head, args, dnext);
+    enter(cell, through, step, args, dnext);
     if (kApplies) {
       DenseCell::backward<Rule>(cell.save, cell.prev, learnt, dnext, of_learnt, dwx, drh, dprev);
       if (step < place.row.length) dlearnt.add(of_learnt);
@@ -335,14 +344,14 @@ struct Slot {
       for (int g = 0; g < kGates; ++g) dwx[g] = drh[g] = dnext[0] * cell.save[0];
       for (int k = 0; k < kStates; ++k) dprev[k] = dnext[k];
     }
-    leave(dprev, step, head, args, drh);
+    leave(dprev, step, drh);
   }
 #endif
 
   /// Writes the gradients of a step, and goes on to the one before it. own_gate(gate, piece): where the block's
   /// gradients of R h lie in shared memory; `out`: space for those of W x, where they differ.
   template <class OwnGate>
-  __device__ __forceinline__ void store(const Real (&dwxs)[kGates], int step, char* out, int lane,
+  __device__ __forceinline__ void store(const Real (&dwxs)[kGates], int step, char* out, int lane, int head,
                                         const OwnGate& own_gate, const DenseBackwardArguments& args,
                                         const BackwardStrides& strides) {
     const Index gate_stride = (Index)args.hidden * kBytes;
@@ -363,8 +372,14 @@ struct Slot {
       }
       dwx -= strides.dwx;
     }
-    reset_after = reset_flag, reset_flag = reset_before;
-    if constexpr (kReset) reset_before = ResetFlag(args.rows, place.row, step - 2);
+    if constexpr (kRestarts) {
+      if (resets_at(kAfter)) add_restart(after_restart, 0, step + 1, head, args);
+#pragma unroll
+      for (int k = 1; k < kStates; ++k) {
+        if (resets_at(kThis)) add_restart(carried[k], k, step, head, args), carried[k] = 0.0f;
+      }
+    }
+    if constexpr (kReset) resets = resets >> 1 | (IsSet(reset_ahead) ? kBefore : 0);
   }
 
   /// Writes zeros beyond the row's length and the gradients of the states that came in; call it after the first step.
@@ -377,7 +392,8 @@ struct Slot {
     if constexpr (DenseCell::split) ClearPadding(args.drh, p, head, kGates, gate_stride);
     if (p.exists) dlearnt.add_to(args.dlearnt, p.row.number, args.hidden, head * kHead + p.unit);
     if (args.dstate_in == nullptr || !p.exists) return;
-    carried[0] = passed_on(through(), 0, head, args);
+    carried[0] = passed_on(through(), 0, args);
+    if (kRestarts && resets_at(kAfter)) add_restart(after_restart, 0, 0, head, args);
 #pragma unroll
     for (int i = 0; i < kStates; ++i) {
       args.dstate_in[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] = carried[i];

@@ -170,11 +170,12 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
 #ifdef PENSTOCK_MEANS
-      slots[s].read_input(ring_of(s, step), lane, step, head, args, wx[s]);
+      slots[s].read_input(ring_of(s, step), lane, wx[s]);
 #else
-      if (works(s)) slots[s].read_input(ring_of(s, step), lane, step, head, args, wx[s]);
+      if (works(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
 #endif
     }
+    LookAhead(slots, args.rows, step, head);
     if (step > 0) {
       has_read.wait((step - 1) & 1);
       // h of this step lies in buffer `parity`, whose barrier ends a phase every second step.

@@ -51,8 +51,7 @@ struct ForwardStrides {
 /// Results of the cell for a step at one unit and row, besides its states.
 struct CellForward {
   float kept[kGates], entered[kStates];  // for the backward pass
-  uint4 piece;                           // of h of the block, as ShareValues() gives it
-  uint4 sent;                            // of h with which the next step starts
+  uint4 sent;                            // of h with which the next step starts, as ShareValues() gives it
   float after[kStates];                  // the states after the step, where a reset may change what follows
 };
 
@@ -61,6 +60,9 @@ constexpr int kGatePieces = kWhole ? (kGates * kPieces + 7) / 8 : 1;
 
 /// Returns the bytes from a lane's first piece of them to its piece `i`.
 PENSTOCK_DEVICE Index GateStep(int i, int hidden) { return (Index)(i * 8 / kPieces) * hidden * kBytes; }
+
+/// The step whose reset the first step looks at: with given states, its h is sent before it starts.
+constexpr int kFlagged = kRestarts ? 1 : 0;
 
 /// State of a thread for one block of units and one row.
 struct Slot {
@@ -73,7 +75,8 @@ struct Slot {
   char* sums;
   char* states;
   int reset_flag;          // of the step at hand; with given states, of the one after it
-  float restart[kStates];  // with which that step starts then
+  int reset_ahead;         // that of the next step
+  float restart[kStates];  // with which the step after this one starts after a reset
 
   __device__ __forceinline__ void init(const DenseForwardArguments& args, int head) {
     const Row& row = place.row;
@@ -86,7 +89,7 @@ struct Slot {
     if (args.states.data != nullptr) {
       states = row.at(args.states, 0, kDescending) + (Index)(head * kHead + place.unit) * 4;
     }
-    reset_flag = ResetFlag(args.rows, row, kRestarts ? 1 : 0);
+    reset_ahead = ResetFlag(args.rows, row, kFlagged);
     learnt.read(args.learnt, args.hidden, head * kHead + place.unit, place.exists);
 #pragma unroll
     for (int i = 0; i < kStates; ++i) {
@@ -126,33 +129,37 @@ struct Slot {
     wx += stride;
   }
 
-  /// W x of a step, which fetch() has laid there. Starts to load the states of a reset after the step.
-  __device__ __forceinline__ void read_input(const char* ring, int lane, int step, int head,
-                                             const DenseForwardArguments& args, Real (&wx)[kGates]) {
+  /// W x of a step, which fetch() has laid there.
+  __device__ __forceinline__ void read_input(const char* ring, int lane, Real (&wx)[kGates]) const {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) wx[g] = Real(LoadOne(ring + (g * 8 + lane % 8) * kBytes) + bias_ih[g]);
+  }
+
+  /// Takes the flag of the step, and starts to load the states of a reset.
+  __device__ __forceinline__ void load_restart(const DenseRows& rows, int step, int head) {
+    reset_flag = Held(reset_ahead);
     if constexpr (kRestarts) {
-      const bool wanted = IsSet(reset_flag) && place.exists;
+      const bool wanted = IsSet(reset_flag);
 #pragma unroll
       for (int i = 0; i < kStates; ++i) {
-        restart[i] = wanted ? RestartState(args.rows, place.row, step + 1, i, head * kHead + place.unit) : 0.0f;
+        restart[i] = wanted ? RestartState(rows, place.row, step + 1, i, head * kHead + place.unit) : 0.0f;
       }
     }
+  }
+  /// Starts to load the next step's flag.
+  __device__ __forceinline__ void load_flag(const DenseRows& rows, int step) {
+    reset_ahead = ResetFlag(rows, place.row, step + kFlagged + 1);
   }
 
   /// Takes the states that the cell has made or, before a reset, those with which the next step starts.
   __device__ __forceinline__ void leave(const Real (&next)[kStates], int step, int lane, CellForward& result) {
     const bool live = step < place.row.length;
 #pragma unroll
-    for (int i = 0; i < kStates; ++i) result.after[i] = state[i] = live ? next[i].value : state[i];
-    result.sent = result.piece = ShareValues<Storage>(state[0], lane);
-    if constexpr (kRestarts) {
-      const bool restarts = IsSet(reset_flag);
-      if (!__any_sync(0xffffffffu, restarts)) return;
-#pragma unroll
-      for (int i = 0; i < kStates; ++i) state[i] = restarts ? restart[i] : state[i];
-      result.sent = ShareValues<Storage>(state[0], lane);
+    for (int i = 0; i < kStates; ++i) {
+      result.after[i] = live ? next[i].value : state[i];
+      state[i] = kRestarts && IsSet(reset_flag) ? restart[i] : result.after[i];
     }
+    result.sent = ShareValues<Storage>(state[0], lane);
   }
 
   /// Fills in what the cell reads, and what the backward pass needs of it.
@@ -199,9 +206,13 @@ struct Slot {
   __device__ __forceinline__ void store(const CellForward& made, int step, char* kept, int lane, int head,
                                         const DenseForwardArguments& args, const ForwardStrides& strides) {
     const bool live = step < place.row.length;
+    uint4 piece = made.sent;
+    if constexpr (kRestarts && kWhole) {
+      if (__any_sync(0xffffffffu, IsSet(reset_flag))) piece = ShareValues<Storage>(made.after[0], lane);
+    }
     if (live) {
       if constexpr (kWhole) {
-        if (lane % (8 / kPieces) == 0) StorePiece(y, made.piece);
+        if (lane % (8 / kPieces) == 0) StorePiece(y, piece);
       } else {
         StoreOne(y, made.after[0]);
       }
@@ -218,7 +229,6 @@ struct Slot {
         for (int i = 1; i < kStates; ++i) __stcs(to + (Index)(i - 1) * args.hidden, made.after[i]);
       }
     }
-    if constexpr (kReset) reset_flag = ResetFlag(args.rows, place.row, step + (kRestarts ? 2 : 1));
   }
 
   /// Writes zeros beyond the row's length and the last states; call it after the last step. `p` is this slot's place.
