@@ -31,6 +31,7 @@ typedef struct penstock_pool_options {
   double wait_s;                /* Seconds that the first step waits for others before run computes. */
   const penstock_shape* shapes; /* Of a network: those of one stream, as for penstock_network_open(). */
   size_t shape_count;
+  const char* device; /* Of a model: "cpu", the default, "cuda" or "cuda:N". */
 } penstock_pool_options;
 
 typedef struct penstock_pool_info {

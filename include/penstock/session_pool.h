@@ -29,7 +29,8 @@ struct PoolFailure {
 struct PoolQueue {
   Index steps = 0;    ///< Steps that may wait; 0: none, the pool takes steps by push() alone.
   double wait_s = 0;  ///< Seconds that the first step waits for others before run() computes; 0: not at all.
-  Index batch = 0;    ///< Steps that run() computes at once, and for which it waits no longer; 0: 64 for each thread.
+  Index batch = 0;    ///< Steps that run() computes at once, and for which it waits no longer; 0: 64 for each thread,
+                      ///< or of a GPU all sessions, at most 16,384.
 };
 
 /// Steps that run() took: n of them, with the outputs [n, O]. Valid until the next call.
@@ -40,30 +41,31 @@ struct PoolAnswers {
   std::vector<PoolFailure> failures;  ///< As of push().
 };
 
-/// Runs many streams of one model, or of one network, on a CPU. The pool computes steps of any of them in batches, on
-/// all its threads. There are two ways to take steps:
+/// Runs many streams of one model, or of one network. The pool computes steps of any of them in batches, on all its
+/// threads or on a GPU, in whose memory the states of a model then stay. There are two ways to take steps:
 ///
 /// - push() takes a step of each of some sessions, and returns the outputs.
 /// - submit() puts a step into a bounded queue and returns at once, for any number of threads; one thread calls run(),
 ///   which computes what waits and returns the answers. The steps of a session are computed in their order.
 ///
-/// Each session gets the answers of a Session to the bit, or of a NetworkSession up to rounding. The constructor
-/// allocates the memory of all sessions. A pool shares the weights of its model and keeps them alive. Sizes: n sessions
-/// of a call, I input features, O outputs of a step; those of a network are all elements of its inputs and outputs, one
-/// tensor after the other. Except for submit() and waiting(), not safe for concurrent calls on one pool: for one thread
-/// on each core that waits for no other, make one pool for each.
+/// Each session gets the answers of a Session to the bit; those of a NetworkSession, and of a Session on a GPU, differ
+/// by rounding. The constructor allocates the memory of all sessions. A pool shares the weights of its model and keeps
+/// them alive. Sizes: n sessions of a call, I input features, O outputs of a step; those of a network are all elements
+/// of its inputs and outputs, one tensor after the other. Except for submit() and waiting(), not safe for concurrent
+/// calls on one pool: for one thread on each core that waits for no other, make one pool for each.
 class SessionPool {
  public:
   /// Makes a pool for at most `capacity` open sessions. Execution::algorithm has no effect. Throws Error:
-  /// invalid_argument for a capacity below 1 or above 2^24, or an impossible queue; unsupported for a GPU or without
+  /// invalid_argument for a capacity below 1 or above 2^24, or an impossible queue; unsupported without the device or
   /// the precision; out_of_memory.
   SessionPool(const Model& model, Index capacity, const Execution& execution = {}, const PoolQueue& queue = {});
   /// Makes a pool of a network. `shapes` are those of one stream, as for a NetworkSession. The first extent of each
-  /// input and state that the caller chooses is that of the rows of a batch, and 1 in `shapes`. Of `execution`, only
-  /// Execution::threads has an effect.
+  /// input and state that the caller chooses is that of the rows of a batch, and 1 in `shapes`. Networks run on a CPU;
+  /// of `execution`, only Execution::threads has an effect.
   ///
-  /// Throws Error as above, and as a NetworkSession; unsupported, with the reason, if an input, an output or a state
-  /// has no extent for rows or holds other values than floats, or if the answer of a row depends on other rows.
+  /// Throws Error as above, and as a NetworkSession; unsupported, with the reason, for a GPU, or if an input, an output
+  /// or a state has no extent for rows or holds other values than floats, or if the answer of a row depends on other
+  /// rows.
   SessionPool(const Network& network, const NetworkShapes& shapes, Index capacity, const Execution& execution = {},
               const PoolQueue& queue = {});
   ~SessionPool();

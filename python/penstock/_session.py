@@ -213,12 +213,12 @@ class PoolAnswers(namedtuple("PoolAnswers", "sessions tags outputs failures")):
 
 
 class SessionPool:
-    """Runs a model or a network on thousands of streams on a CPU, which join, step and leave at any time.
+    """Runs a model or a network on thousands of streams, which join, step and leave at any time.
 
     The pool computes steps of any open sessions in batches. :meth:`push` takes a step of each of some sessions.
     :meth:`submit` puts steps into a bounded queue, from any thread; one thread calls :meth:`run`, which computes what
-    waits and returns the answers. Each session has the answers of a :class:`Session` to the bit, or of a
-    :class:`NetworkSession` up to rounding. Calls release the interpreter's lock; a call other than :meth:`submit` while
+    waits and returns the answers. Each session has the answers of a :class:`Session` to the bit; those of a
+    :class:`NetworkSession` and of a GPU differ by rounding. States on a GPU stay there between steps. Calls release the interpreter's lock; a call other than :meth:`submit` while
     another one uses the pool raises InvalidArgument.
 
     Args:
@@ -226,17 +226,19 @@ class SessionPool:
         capacity: Number of sessions that may be open at a time.
         shapes: Of a network: {input: shape} of one stream, as for :class:`NetworkSession`. The first extent that is -1 in
             each input and state is that of the rows of a batch, and 1 here.
+        device: Of a model: as for :class:`Model`. None: the model's default device. Networks run on a CPU.
         precision: Of a model: as for :meth:`Model.forward`.
-        threads: Number of threads. 0: all that the machine offers.
+        threads: Number of threads on a CPU. 0: all that the machine offers.
         queue: Number of steps that may wait. 0: none, the pool takes steps by :meth:`push` alone.
         wait_s: Seconds that the first step waits for others before :meth:`run` computes. 0: not at all.
-        batch: Steps that :meth:`run` computes at once, and for which it waits no longer. 0: 64 for each thread.
+        batch: Steps that :meth:`run` computes at once, and for which it waits no longer. 0: 64 for each thread; on a GPU
+            ``capacity``, at most 16,384.
 
     Raises:
         InvalidArgument: ``capacity`` is below 1 or above 2^24, another number is impossible, or a shape is wrong.
-        Unsupported: An input, an output or a state of the network has no extent for rows, or holds other values than
+        Unsupported: The network shall run on a GPU. An input, an output or a state of the network has no extent for rows, or holds other values than
             float32; or the answer of a row depends on other rows.
-        OutOfMemory: The states do not fit into memory.
+        OutOfMemory: The states do not fit into the memory of the device.
     """
 
     def __init__(
@@ -245,6 +247,7 @@ class SessionPool:
         capacity: int,
         *,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        device: str | None = None,
         precision: str = "full",
         threads: int = 0,
         queue: int = 0,
@@ -253,8 +256,9 @@ class SessionPool:
     ) -> None:
         self.model = model
         form = _core.PoolQueue(queue, wait_s, batch)
-        on = execution("auto", "cpu", threads, True, precision)
         network = getattr(model, "_network", None)
+        where = (device or "cpu") if network is not None else model._on(device)
+        on = execution("auto", where, threads, False, precision)
         if network is not None:
             extents = {name: list(shape) for name, shape in (shapes or {}).items()}
             self._pool = _core.SessionPool(network, extents, capacity, on, form)

@@ -87,7 +87,8 @@ void require_size(const Struct& given, const char* name) {
 SessionPool open(const char* path, const penstock_pool_options& options) {
   // Larger numbers are refused by the pool, too.
   const auto number = [](std::size_t given) { return static_cast<Index>(std::min(given, std::size_t{1} << 40)); };
-  const Execution execution{.threads = options.threads};
+  const Device device = options.device == nullptr ? Device{} : parse_device(options.device);
+  const Execution execution{.threads = options.threads, .device = device};
   const PoolQueue queue{number(options.queue), options.wait_s, number(options.batch)};
   if (inspect_model_file(path).kind != ModelFile::Kind::network) {
     require(options.shape_count == 0, "shapes are those of a network, but '{}' is a model", path);

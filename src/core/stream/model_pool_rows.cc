@@ -8,47 +8,131 @@ namespace penstock::streaming {
 
 namespace {
 
-class ModelPoolRows final : public PoolRows {
+void set_input(SessionRows& rows, Index row, const void* step) {
+  const std::size_t bytes = rows.input_bytes() / static_cast<std::size_t>(rows.rows());
+  std::memcpy(static_cast<std::byte*>(rows.input()) + static_cast<std::size_t>(row) * bytes, step, bytes);
+}
+
+/// Copies the outputs of a row from those of all rows [B, O].
+void copy_row(const SessionRows& rows, const float* all, Index row, float* outputs) {
+  const Index width = rows.data().output_size();
+  std::copy_n(all + row * width, width, outputs);
+}
+
+class ModelPoolRows final : public HostRows {
  public:
-  ModelPoolRows(const Model::Impl& model, Index rows, const Execution& execution) : rows_(model, rows, execution) {}
+  ModelPoolRows(std::shared_ptr<HostStates> states, const Model::Impl& model, Index rows, const Execution& execution)
+      : HostRows(std::move(states)), rows_(model, rows, execution) {}
 
   Index rows() const override { return rows_.rows(); }
-  void set_row(Index row, const float* state, const void* step) override {
+  void read(Index row, const float* state, const void* step) override {
     rows_.set_row(row, state);
-    const std::size_t bytes = rows_.input_bytes() / static_cast<std::size_t>(rows());
-    std::memcpy(static_cast<std::byte*>(rows_.input()) + static_cast<std::size_t>(row) * bytes, step, bytes);
+    set_input(rows_, row, step);
   }
   void step() override { outputs_ = rows_.step().data(); }
-  void copy_outputs(Index row, float* outputs) const override {
-    const Index width = rows_.data().output_size();
-    std::copy_n(outputs_ + row * width, width, outputs);
-  }
-  void copy_state(Index row, float* state) const override { rows_.copy_row(row, state); }
+  void copy_outputs(Index row, float* outputs) const override { copy_row(rows_, outputs_, row, outputs); }
+  void write(Index row, float* state) const override { rows_.copy_row(row, state); }
 
  private:
   SessionRows rows_;
   const float* outputs_ = nullptr;
 };
 
-}  // namespace
+/// States in the memory of a GPU.
+class DeviceStates final : public PoolStates {
+ public:
+  DeviceStates(std::shared_ptr<ops::Queue> queue, Index slots, Index size)
+      : queue_(std::move(queue)),
+        bytes_(static_cast<std::size_t>(size) * sizeof(float)),
+        values_(*queue_, static_cast<std::size_t>(slots) * bytes_) {
+    values_.zero();
+  }
 
-PoolForm form_of(const Model::Impl& model, Index capacity, const Execution& execution) {
-  // Engines compute four rows at a time, and two. Up to 64 rows each weight that is read serves as many products, and
-  // states and products still fit the cache.
+  ops::Buffer& all() { return values_; }
+  void clear(Index slot) override { values_.zero(bytes_, offset(slot)); }
+  void set(Index slot, std::span<const float> state) override { values_.upload(state.data(), bytes_, offset(slot)); }
+  void copy(Index slot, std::span<float> state) const override { values_.download(state.data(), bytes_, offset(slot)); }
+
+ private:
+  std::size_t offset(Index slot) const { return static_cast<std::size_t>(slot) * bytes_; }
+
+  std::shared_ptr<ops::Queue> queue_;
+  std::size_t bytes_;  // of a slot
+  ops::Buffer values_;
+};
+
+/// A batch on a GPU, whose recorded step reads and writes the states of slots.
+class DeviceRows final : public PoolRows {
+ public:
+  DeviceRows(std::shared_ptr<DeviceStates> states, const Model::Impl& model, Index rows, const Execution& execution)
+      : states_(std::move(states)), rows_(model, rows, execution) {
+    rows_.use_states(states_->all());
+  }
+
+  Index rows() const override { return rows_.rows(); }
+  void set_row(Index row, Index slot, const void* step) override {
+    set_input(rows_, row, step);
+    rows_.slots()[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(slot);
+  }
+  void step(Index count) override {
+    std::ranges::fill(rows_.slots().subspan(static_cast<std::size_t>(count)), -1);
+    outputs_ = rows_.step().data();
+  }
+  void copy_outputs(Index row, float* outputs) const override { copy_row(rows_, outputs_, row, outputs); }
+  void keep_state(Index /*row*/, Index /*slot*/) override {}
+
+ private:
+  std::shared_ptr<DeviceStates> states_;
+  SessionRows rows_;
+  const float* outputs_ = nullptr;
+};
+
+/// Returns the rows of batches on a CPU. Engines compute four rows at a time, and two. Up to 64 rows each weight that
+/// is read serves as many products, and states and products still fit the cache.
+std::vector<Index> host_sizes(Index capacity) {
   std::vector<Index> sizes = {1, 2, 4, 6};
   for (Index rows = 8; rows <= 64; rows += 4) sizes.push_back(rows);
   std::erase_if(sizes, [&](Index rows) { return rows >= 2 * capacity; });
+  return sizes;
+}
+
+/// Returns the rows of batches on a GPU, to which a few more rows are as good as none. The largest step with thousands
+/// of units still fits its memory many times.
+std::vector<Index> device_sizes(Index capacity) {
+  constexpr Index least = 64, most = 16384;
+  std::vector<Index> sizes;
+  for (Index rows = least; rows < std::min(capacity, most); rows *= 2) sizes.push_back(rows);
+  sizes.push_back(std::min(capacity, most));
+  return sizes;
+}
+
+PoolParts device_parts(const Model::Impl& model, Index capacity, const std::vector<Index>& sizes,
+                       const Execution& execution) {
+  const auto queue = model.weights_on(execution.device)->shared_queue();
+  const auto states = std::make_shared<DeviceStates>(queue, capacity, model.state_size);
+  PoolParts parts{states, {}};
+  auto& batches = parts.batches.emplace_back();
+  for (const Index rows : sizes) batches.push_back(std::make_unique<DeviceRows>(states, model, rows, execution));
+  return parts;
+}
+
+}  // namespace
+
+PoolForm form_of(const Model::Impl& model, Index capacity, const Execution& execution) {
   const DataDescription& data = model.data;
+  const bool on_gpu = execution.device.is_cuda();
+  const std::vector<Index> sizes = on_gpu ? device_sizes(capacity) : host_sizes(capacity);
   return {.vocabulary = data.vocabulary,
           .inputs = data.vocabulary > 0 ? 1 : data.input_size(),
           .outputs = data.output_size(),
           .state_size = model.state_size,
           .sizes = sizes,
           .pads = true,
-          .batches = [&model, sizes, execution] {
-            std::vector<std::unique_ptr<PoolRows>> batches;
-            for (const Index rows : sizes) batches.push_back(std::make_unique<ModelPoolRows>(model, rows, execution));
-            return batches;
+          .make = [=, &model](Index threads) {
+            if (on_gpu) return device_parts(model, capacity, sizes, execution);
+            return host_parts(capacity, model.state_size, threads, sizes, [&](const auto& states, Index rows) {
+              return std::make_unique<ModelPoolRows>(states, model, rows, execution);
+            });
           }};
 }
 

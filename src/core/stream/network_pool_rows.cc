@@ -115,16 +115,18 @@ Index values_of(const std::vector<RowsTensor>& tensors) {
                          [](Index sum, const RowsTensor& tensor) { return sum + tensor.of_row(); });
 }
 
-class NetworkPoolRows final : public PoolRows {
+class NetworkPoolRows final : public HostRows {
  public:
-  NetworkPoolRows(std::shared_ptr<const RowsNetwork> network, NetworkSession session, Index rows)
-      : network_(std::move(network)),
+  NetworkPoolRows(std::shared_ptr<HostStates> states, std::shared_ptr<const RowsNetwork> network,
+                  NetworkSession session, Index rows)
+      : HostRows(std::move(states)),
+        network_(std::move(network)),
         session_(std::move(session)),
         rows_(rows),
         state_(static_cast<std::size_t>(rows * values_of(network_->states))) {}
 
   Index rows() const override { return rows_; }
-  void set_row(Index row, const float* state, const void* step) override {
+  void read(Index row, const float* state, const void* step) override {
     const auto* features = static_cast<const float*>(step);
     for (std::size_t i = 0; i < network_->inputs.size(); ++i) {
       const RowsTensor& tensor = network_->inputs[i];
@@ -150,7 +152,7 @@ class NetworkPoolRows final : public PoolRows {
       outputs += tensor.of_row();
     }
   }
-  void copy_state(Index row, float* state) const override {
+  void write(Index row, float* state) const override {
     const float* all = state_.data();
     for (const RowsTensor& tensor : network_->states) {
       tensor.copy(all, rows_, row, state);
@@ -168,7 +170,7 @@ class NetworkPoolRows final : public PoolRows {
 
 /// Refuses a network whose rows depend on each other, as by a mean over the batch: with other values in its companion,
 /// a row would answer otherwise.
-void require_independent(PoolRows& pair, const PoolForm& form) {
+void require_independent(NetworkPoolRows& pair, const PoolForm& form) {
   const auto values = [](Index count, std::uint64_t seed) {
     std::vector<float> drawn(static_cast<std::size_t>(count));
     Random random(seed);
@@ -179,13 +181,13 @@ void require_independent(PoolRows& pair, const PoolForm& form) {
     std::vector<std::vector<float>> rows;
     for (const Index row : {0, 1}) {
       const std::uint64_t seed = row == 0 ? first : second;
-      pair.set_row(row, values(form.state_size, seed).data(), values(form.inputs, seed + 1).data());
+      pair.read(row, values(form.state_size, seed).data(), values(form.inputs, seed + 1).data());
     }
     pair.step();
     for (const Index row : {0, 1}) {
       std::vector<float>& answer = rows.emplace_back(static_cast<std::size_t>(form.outputs + form.state_size));
       pair.copy_outputs(row, answer.data());
-      pair.copy_state(row, answer.data() + form.outputs);
+      pair.write(row, answer.data() + form.outputs);
     }
     return rows;
   };
@@ -211,17 +213,17 @@ PoolForm form_of(const Network& network, const NetworkShapes& shapes, Index capa
   form.state_size = values_of(rows->states);
   form.sizes = {1, 2, 4, 8, 16, 32, 64};  // each has the weights once more, packed for its shapes
   std::erase_if(form.sizes, [&](Index size) { return size > capacity; });
-  NetworkPoolRows pair(rows, (*sessions)[1].clone(), 2);
+  NetworkPoolRows pair(nullptr, rows, (*sessions)[1].clone(), 2);
   require_independent(pair, form);
   for (const Index size : form.sizes) {
     if (size > 2) sessions->emplace_back(network, rows->shapes(size), true);
   }
-  form.batches = [rows, sessions, sizes = form.sizes] {
-    std::vector<std::unique_ptr<PoolRows>> batches;
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      batches.push_back(std::make_unique<NetworkPoolRows>(rows, (*sessions)[i].clone(), sizes[i]));
-    }
-    return batches;
+  form.make = [rows, sessions, sizes = form.sizes, capacity, size = form.state_size](Index threads) {
+    return host_parts(capacity, size, threads, sizes, [&](const auto& states, Index rows_of_batch) {
+      const auto i = std::ranges::find(sizes, rows_of_batch) - sizes.begin();
+      return std::make_unique<NetworkPoolRows>(states, rows, (*sessions)[static_cast<std::size_t>(i)].clone(),
+                                               rows_of_batch);
+    });
   };
   return form;
 }

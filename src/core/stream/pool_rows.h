@@ -1,40 +1,109 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "nn/model/model_impl.h"
 #include "penstock/network.h"
 
-/// The batches of a SessionPool: rows that get a state and a step each, and return outputs and the next state.
+/// The states of the sessions of a SessionPool, and batches of rows that take a step for some of them.
 namespace penstock::streaming {
 
-/// A batch of rows on one thread. A step, a state and outputs of a row have the sizes of its PoolForm.
+/// The states of all sessions, by the number of their slot. Each has PoolForm::state_size values, in the order of a
+/// session by itself.
+class PoolStates {
+ public:
+  virtual ~PoolStates() = default;
+  virtual void clear(Index slot) = 0;
+  virtual void set(Index slot, std::span<const float> state) = 0;
+  virtual void copy(Index slot, std::span<float> state) const = 0;
+};
+
+/// States in the memory of the host.
+class HostStates final : public PoolStates {
+ public:
+  HostStates(Index slots, Index size)
+      : size_(static_cast<std::size_t>(size)), values_(static_cast<std::size_t>(slots) * size_) {}
+
+  std::span<float> at(Index slot) { return std::span(values_).subspan(static_cast<std::size_t>(slot) * size_, size_); }
+  void clear(Index slot) override { std::ranges::fill(at(slot), 0.0f); }
+  void set(Index slot, std::span<const float> state) override { std::ranges::copy(state, at(slot).begin()); }
+  void copy(Index slot, std::span<float> state) const override {
+    std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(slot) * size_), size_,
+                state.begin());
+  }
+
+ private:
+  std::size_t size_;
+  std::vector<float> values_;
+};
+
+/// A batch of rows. A step, a state and outputs of a row have the sizes of its PoolForm.
 class PoolRows {
  public:
   virtual ~PoolRows() = default;
   virtual Index rows() const = 0;
-  /// Sets the state of a row, and what it reads next: an int32 token, or float features.
-  virtual void set_row(Index row, const float* state, const void* step) = 0;
-  /// Takes a step of all rows.
-  virtual void step() = 0;
-  /// Copies what the last step made of a row.
+  /// Gives a row the state of a slot, and what it reads next: an int32 token, or float features.
+  virtual void set_row(Index row, Index slot, const void* step) = 0;
+  /// Takes a step of the rows that are set, the first `count`.
+  virtual void step(Index count) = 0;
   virtual void copy_outputs(Index row, float* outputs) const = 0;
-  virtual void copy_state(Index row, float* state) const = 0;
+  /// Gives a slot the state of a row after the step. What a row without finite outputs leaves there is cleared instead.
+  virtual void keep_state(Index row, Index slot) = 0;
 };
 
-/// Sizes of one stream, and batches of it.
+/// A batch on one thread of a CPU.
+class HostRows : public PoolRows {
+ public:
+  /// `states`: null for rows that only read() and write() states.
+  explicit HostRows(std::shared_ptr<HostStates> states) : states_(std::move(states)) {}
+  void set_row(Index row, Index slot, const void* step) final { read(row, states_->at(slot).data(), step); }
+  void step(Index /*count*/) final { step(); }
+  void keep_state(Index row, Index slot) final { write(row, states_->at(slot).data()); }
+
+  /// Sets a row.
+  virtual void read(Index row, const float* state, const void* step) = 0;
+  /// Takes a step of all rows.
+  virtual void step() = 0;
+  /// Copies the state of a row after the step.
+  virtual void write(Index row, float* state) const = 0;
+
+ private:
+  std::shared_ptr<HostStates> states_;
+};
+
+/// The memory of a pool.
+struct PoolParts {
+  std::shared_ptr<PoolStates> states;
+  std::vector<std::vector<std::unique_ptr<PoolRows>>> batches;  ///< Of each thread, in the order of PoolForm::sizes.
+};
+
+/// Sizes of one stream, and of the batches of a pool.
 struct PoolForm {
   Index vocabulary = 0;  ///< 0: it reads features
   Index inputs = 0, outputs = 0, state_size = 0;
-  std::vector<Index> sizes;  ///< Rows of the batches that a thread has, from 1 up.
+  std::vector<Index> sizes;  ///< Rows of the batches that a thread has, in increasing order.
   bool pads = false;         ///< Whether a batch of more rows than are ready is faster than several smaller ones.
-  /// Makes the batches of a thread, in the order of `sizes`.
-  std::function<std::vector<std::unique_ptr<PoolRows>>()> batches;
+  std::function<PoolParts(Index threads)> make;
 };
 
-/// For a pool of `capacity` sessions; `execution` has one thread.
+/// Returns the parts of a pool on a CPU. `batch(states, rows)` makes a batch.
+template <class Batch>
+PoolParts host_parts(Index capacity, Index state_size, Index threads, const std::vector<Index>& sizes,
+                     const Batch& batch) {
+  const auto states = std::make_shared<HostStates>(capacity, state_size);
+  PoolParts parts{states, {}};
+  for (Index thread = 0; thread < threads; ++thread) {
+    auto& own = parts.batches.emplace_back();
+    for (const Index rows : sizes) own.push_back(batch(states, rows));
+  }
+  return parts;
+}
+
+/// For a pool of `capacity` sessions; `execution` has one thread. On a GPU, the states are in its memory.
 PoolForm form_of(const Model::Impl& model, Index capacity, const Execution& execution);
 /// `shapes` are those of one stream. Throws Error as SessionPool.
 PoolForm form_of(const Network& network, const NetworkShapes& shapes, Index capacity);

@@ -23,7 +23,7 @@ namespace penstock {
 
 namespace {
 
-using streaming::form_of, streaming::PoolForm, streaming::PoolRows;
+using streaming::form_of, streaming::PoolForm, streaming::PoolParts, streaming::PoolRows;
 
 constexpr Index kMostSessions = Index{1} << 24;
 constexpr double kLongestWait = 1e6;  // seconds
@@ -44,13 +44,12 @@ struct SessionPool::Impl {
 
   Impl(PoolForm its, Index capacity, int most_threads, const PoolQueue& waiting)
       : form(std::move(its)), slots(static_cast<std::size_t>(capacity)) {
-    states.resize(slots.size() * static_cast<std::size_t>(form.state_size));
     ready.reserve(slots.size());
     free.resize(slots.size());
     for (Index slot = 0; slot < capacity; ++slot) free[static_cast<std::size_t>(slot)] = capacity - 1 - slot;
     const Index threads = std::clamp<Index>(capacity / kRowsOfThread, 1, resolve_threads(most_threads));
-    for (Index thread = 0; thread < threads; ++thread) batches.push_back(form.batches());
-    form.batches = nullptr;  // it refers to the model
+    memory = form.make(threads);
+    form.make = nullptr;  // it refers to the model
     if (waiting.steps > 0) queued.emplace(waiting, form, threads * form.sizes.back());
   }
 
@@ -90,11 +89,6 @@ struct SessionPool::Impl {
     const std::optional<Index> slot = find_slot(session);
     require(slot.has_value(), "session {} was closed", session.id);
     return *slot;
-  }
-
-  std::span<float> state(Index slot) {
-    const auto size = static_cast<std::size_t>(form.state_size);
-    return std::span(states).subspan(static_cast<std::size_t>(slot) * size, size);
   }
 
   /// Throws Error(invalid_argument) unless `given` values are n steps of the kind that the pool reads.
@@ -149,7 +143,7 @@ struct SessionPool::Impl {
         fail_at(step.position, error, outputs);
         continue;
       }
-      rows.set_row(static_cast<Index>(set), state(step.slot).data(), its);
+      rows.set_row(static_cast<Index>(set), step.slot, its);
       part[set++] = step;
     }
     return part.first(set);
@@ -160,15 +154,16 @@ struct SessionPool::Impl {
   void run(PoolRows& rows, std::span<Ready> all, const Value* values, std::span<float> outputs) {
     const std::span<const Ready> part = set_rows(rows, all, values, outputs);
     if (part.empty()) return;
-    rows.step();
-    for (Index row = 0; row < static_cast<Index>(part.size()); ++row) {
+    const auto count = static_cast<Index>(part.size());
+    rows.step(count);
+    for (Index row = 0; row < count; ++row) {
       const auto [position, slot] = part[static_cast<std::size_t>(row)];
       float* const answer = outputs.data() + position * form.outputs;
       rows.copy_outputs(row, answer);
       if (ops::all_finite(1, form.outputs, answer)) {
-        rows.copy_state(row, state(slot).data());
+        rows.keep_state(row, slot);
       } else {
-        std::ranges::fill(state(slot), 0.0f);
+        memory.states->clear(slot);
         fail_at(position, Error(ErrorCode::numerical, "the model's answer is not finite; the session was reset"),
                 outputs);
       }
@@ -182,11 +177,11 @@ struct SessionPool::Impl {
     require(outputs.size() == size, "outputs must hold {} values, not {}", size, outputs.size());
     find_ready(sessions, outputs);
     const std::span<Ready> all(ready);
-    const auto team = std::clamp<std::size_t>(all.size() / kRowsOfThread, 1, batches.size());
+    const auto team = std::clamp<std::size_t>(all.size() / kRowsOfThread, 1, memory.batches.size());
     run_team(static_cast<int>(team), [&](int thread, int threads) {
       const auto begin = all.size() * static_cast<std::size_t>(thread) / static_cast<std::size_t>(threads);
       const auto end = all.size() * static_cast<std::size_t>(thread + 1) / static_cast<std::size_t>(threads);
-      const Batches& own = batches[static_cast<std::size_t>(thread)];
+      const Batches& own = memory.batches[static_cast<std::size_t>(thread)];
       // Batches of one size keep one packed copy of the weights in the cache.
       const std::size_t most = static_cast<std::size_t>(form.sizes.back()), parts = (end - begin + most - 1) / most;
       const std::size_t even = parts > 0 ? (end - begin + parts - 1) / parts : 0;
@@ -270,9 +265,8 @@ struct SessionPool::Impl {
   PoolForm form;
   std::uint64_t number = next_pool();
   std::vector<Slot> slots;
-  std::vector<Index> free;       // the next session gets the last one
-  std::vector<float> states;     // [capacity, state_size], each in the order of a session by itself
-  std::vector<Batches> batches;  // of each thread
+  std::vector<Index> free;  // the next session gets the last one
+  PoolParts memory;
   std::uint64_t call = 0;
   std::vector<Ready> ready;
   std::mutex failing;  // taken for a failure only
@@ -289,10 +283,6 @@ std::unique_ptr<SessionPool::Impl> SessionPool::make(Index capacity, const Execu
   require_argument(queue.wait_s >= 0 && queue.wait_s <= kLongestWait, "queue.wait_s", queue.wait_s, "in 0..{}",
                    kLongestWait);
   require_argument(queue.batch >= 0, "queue.batch", queue.batch, "at least 0");
-  if (execution.device.is_cuda()) {
-    fail(ErrorCode::unsupported, "a pool of sessions runs on a CPU, not on {}: a SessionBatch steps many rows there",
-         to_string(execution.device));
-  }
   PoolForm made;
   const auto need = [&] {
     const auto bytes = static_cast<std::size_t>(capacity * made.state_size + queue.steps * made.inputs) * sizeof(float);
@@ -301,7 +291,7 @@ std::unique_ptr<SessionPool::Impl> SessionPool::make(Index capacity, const Execu
   };
   return nn::with_enough_memory(execution.device, need, [&] {
     made = form();
-    return std::make_unique<Impl>(made, capacity, execution.threads, queue);
+    return std::make_unique<Impl>(made, capacity, execution.device.is_cuda() ? 1 : execution.threads, queue);
   });
 }
 
@@ -313,7 +303,12 @@ SessionPool::SessionPool(const Model& model, Index capacity, const Execution& ex
       })) {}
 SessionPool::SessionPool(const Network& network, const NetworkShapes& shapes, Index capacity,
                          const Execution& execution, const PoolQueue& queue)
-    : impl_(make(capacity, execution, queue, [&] { return form_of(network, shapes, capacity); })) {}
+    : impl_(make(capacity, execution, queue, [&] {
+        if (execution.device.is_cuda()) {
+          fail(ErrorCode::unsupported, "a pool of networks runs on a CPU, not on {}", to_string(execution.device));
+        }
+        return form_of(network, shapes, capacity);
+      })) {}
 SessionPool::~SessionPool() = default;
 SessionPool::SessionPool(SessionPool&&) noexcept = default;
 SessionPool& SessionPool::operator=(SessionPool&&) noexcept = default;
@@ -337,7 +332,7 @@ PooledSession SessionPool::open() {
   Impl::Slot& place = impl.slots[static_cast<std::size_t>(slot)];
   ++place.turn;
   place.open = true;
-  std::ranges::fill(impl.state(slot), 0.0f);
+  impl.memory.states->clear(slot);
   return impl.session_at(slot);
 }
 
@@ -350,20 +345,21 @@ void SessionPool::close(PooledSession session) {
 
 void SessionPool::reset(PooledSession session) {
   Impl& impl = held();
-  std::ranges::fill(impl.state(impl.slot_of(session)), 0.0f);
+  impl.memory.states->clear(impl.slot_of(session));
 }
 
 std::vector<float> SessionPool::state(PooledSession session) const {
   Impl& impl = held();
-  const std::span<const float> state = impl.state(impl.slot_of(session));
-  return {state.begin(), state.end()};
+  std::vector<float> state(static_cast<std::size_t>(impl.form.state_size));
+  impl.memory.states->copy(impl.slot_of(session), state);
+  return state;
 }
 
 void SessionPool::restore(PooledSession session, std::span<const float> state) {
   Impl& impl = held();
-  const std::span<float> own = impl.state(impl.slot_of(session));
+  const Index slot = impl.slot_of(session);
   streaming::require_state(impl.form.state_size, state);
-  std::ranges::copy(state, own.begin());
+  impl.memory.states->set(slot, state);
 }
 
 std::vector<PoolFailure> SessionPool::push(std::span<const PooledSession> sessions,

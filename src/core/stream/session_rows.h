@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -45,6 +46,13 @@ class SessionRows {
   /// On a CPU: set and copy the state of a row, in the order of a session by itself.
   void set_row(Index row, const float* state);
   void copy_row(Index row, float* state) const;
+  /// On a GPU: steps read and write states of `array` [slots, state of a session by itself] from now on: of each row
+  /// the one of slots(). `array` must stay where it is.
+  void use_states(ops::Buffer& array);
+  /// The slots of the rows [B], which all differ; negative: the row has none.
+  std::span<std::int32_t> slots() {
+    return {reinterpret_cast<std::int32_t*>(slots_->staged.data()), static_cast<std::size_t>(rows())};
+  }
   /// Size and copy of the state of all rows, in its internal order, and back.
   Index state_size() const { return static_cast<Index>(state_.bytes() / sizeof(float)); }
   std::vector<float> state() const;
@@ -79,6 +87,16 @@ class SessionRows {
     Index begin;  // of row 0
     Index width;  // floats of a row; rows follow each other
   };
+  /// States of slots that steps load and store.
+  struct Slots {
+    struct Copy {
+      std::unique_ptr<ops::Executable> executable;
+      std::array<void*, 3> operands;
+    };
+    ops::StagingBuffer staged;
+    ops::Buffer numbers;
+    std::vector<Copy> loads, stores;
+  };
   void bind(graph::Workspace& workspace);
   void find_state_parts();
   void record();
@@ -100,6 +118,8 @@ class SessionRows {
   std::vector<StatePart> state_parts_;
   std::optional<graph::Workspace> workspace_;
   std::optional<ops::Recording> recording_;  // GPUs: a recorded step
+
+  std::optional<Slots> slots_;
 
   std::optional<Generation> generation_;
   ops::Buffer draws_, history_;

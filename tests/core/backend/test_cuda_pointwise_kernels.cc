@@ -51,7 +51,10 @@ void add_row_kernels(std::vector<KernelSource>& list, Storage storage, Index wid
     add(loss_source(loss, LossPart::loss));
     add(loss_source(loss, LossPart::weights));
   }
-  add(copy_rows_source({.width = width, .from_stride = width, .to_stride = width, .to = storage}));
+  for (const auto numbered : {CopyRows::Numbered::none, CopyRows::Numbered::from, CopyRows::Numbered::to}) {
+    add(copy_rows_source(
+        {.width = width, .from_stride = width, .to_stride = width, .numbered = numbered, .to = storage}));
+  }
 }
 
 void add_convolutions(std::vector<KernelSource>& list, Storage storage) {

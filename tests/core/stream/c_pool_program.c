@@ -81,6 +81,10 @@ int run_c_pool(const char* path, const float* expected, size_t outputs) {
   REQUIRE(penstock_pool_open("no such file", &options, &pool, &error) == PENSTOCK_IO_FAILURE && pool == NULL);
   REQUIRE(penstock_pool_close(pool, &error) == PENSTOCK_INVALID_ARGUMENT);
   REQUIRE_TEXT("pool must not be null");
+  options.device = "gpu:1";
+  REQUIRE(penstock_pool_open(path, &options, &pool, &error) == PENSTOCK_INVALID_ARGUMENT);
+  REQUIRE(strstr(error.text, "did you mean cuda:1?") != NULL);
+  options.device = NULL;
   options.shape_count = 1;
   REQUIRE(penstock_pool_open(path, &options, &pool, &error) == PENSTOCK_INVALID_ARGUMENT);
   REQUIRE_TEXT("is a model");

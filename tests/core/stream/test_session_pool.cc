@@ -161,8 +161,6 @@ TEST(SessionPool, AFailureIsOfOneSession) {
 TEST(SessionPool, RefusesWhatItCannotDo) {
   const Model model(spec_of("mingru"), text(), 9);
   expect_error(ErrorCode::invalid_argument, "capacity must be in 1..16777216, not 0", [&] { SessionPool(model, 0); });
-  expect_error(ErrorCode::unsupported, "a pool of sessions runs on a CPU, not on cuda",
-               [&] { SessionPool(model, 2, {.device = Device::cuda()}); });
   std::optional<SessionPool> pool(std::in_place, model, 2);
   const std::vector sessions = {pool->open(), pool->open()};
   expect_error(ErrorCode::out_of_memory, "all 2 sessions of the pool are open: close one", [&] { pool->open(); });

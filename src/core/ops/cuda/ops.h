@@ -4,6 +4,7 @@
 #include "ops/pointwise/causal_convolution.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/embedding.h"
+#include "ops/pointwise/numbered_rows.h"
 #include "ops/pointwise/residual_norm.h"
 #include "ops/pointwise/sample.h"
 #include "ops/pointwise/series.h"
@@ -41,6 +42,8 @@ Prepared cuda_residual_sum(Index width, const Dropout& shape, const Target& targ
 Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& target);
 Prepared cuda_saturation(Index width, const Target& target);
 Prepared cuda_clear_padding(Index width, const Target& target);
+Prepared cuda_gather_rows(const NumberedRows& shape, const Target& target);
+Prepared cuda_scatter_rows(const NumberedRows& shape, const Target& target);
 Prepared cuda_read_changes(const Changes& changes, const Target& target);
 Prepared cuda_add_last_values(const Changes& changes, const Target& target);
 

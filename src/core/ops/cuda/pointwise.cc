@@ -36,6 +36,20 @@ cuda::RmsNorm norm_of(const ResidualNorm& shape, const Target& target) {
   return norm;
 }
 
+cuda::CopyRowsExecutable numbered_copy(const NumberedRows& shape, const Target& target,
+                                       cuda::CopyRows::Numbered numbered) {
+  const bool from = numbered == cuda::CopyRows::Numbered::from;
+  return {gpu_of(target),
+          {.positions = {target.rows, 1},
+           .width = shape.width,
+           .from_stride = from ? shape.stride : shape.width,
+           .to_stride = from ? shape.width : shape.stride,
+           .numbered = numbered,
+           .from = plan::Storage::f32,
+           .to = plan::Storage::f32,
+           .alignment = shape.alignment}};
+}
+
 cuda::Convolution convolution_of(const CausalConvolution& shape, const Target& target) {
   return {.positions = kernel_positions(target),
           .width = shape.width,
@@ -227,6 +241,26 @@ Prepared cuda_clear_padding(Index width, const Target& target) {
     kernel.run({.from = address_of(memory, UnaryOperand::x),
                 .to = address_of(memory, UnaryOperand::y),
                 .lengths = lengths_of(call)},
+               stream_of(call));
+  });
+}
+
+Prepared cuda_gather_rows(const NumberedRows& shape, const Target& target) {
+  const cuda::CopyRowsExecutable kernel = numbered_copy(shape, target, cuda::CopyRows::Numbered::from);
+  return simple([kernel](const Call& call, const Operands& memory) {
+    kernel.run({.from = address_of(memory, GatherRowsOperand::array),
+                .to = address_of(memory, GatherRowsOperand::rows),
+                .numbers = address_of(memory, GatherRowsOperand::numbers)},
+               stream_of(call));
+  });
+}
+
+Prepared cuda_scatter_rows(const NumberedRows& shape, const Target& target) {
+  const cuda::CopyRowsExecutable kernel = numbered_copy(shape, target, cuda::CopyRows::Numbered::to);
+  return simple([kernel](const Call& call, const Operands& memory) {
+    kernel.run({.from = address_of(memory, ScatterRowsOperand::rows),
+                .to = address_of(memory, ScatterRowsOperand::array),
+                .numbers = address_of(memory, ScatterRowsOperand::numbers)},
                stream_of(call));
   });
 }

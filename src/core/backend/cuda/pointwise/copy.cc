@@ -26,6 +26,7 @@ KernelSource copy_rows_source(const CopyRows& spec) {
                                          {{"using From", storage_type(spec.from)},
                                           {"using To", storage_type(spec.to)},
                                           {"constexpr bool kBatches", spec.batches},
+                                          {"constexpr int kNumbered", static_cast<int>(spec.numbered)},
                                           {"constexpr int kCopied", copied_of(spec)}});
   plan_of(spec).add_to(source);
   return source;
@@ -67,6 +68,7 @@ void CopyRowsExecutable::run(const CopyRowsCall& call, StreamHandle stream) cons
   arguments.to = device_pointer<char>(call.to);
   arguments.condition = device_pointer<const int>(call.condition);
   arguments.lengths = device_pointer<const long long>(call.lengths);
+  arguments.numbers = device_pointer<const int>(call.numbers);
   arguments.rows = spec_.positions.count();
   arguments.from_stride = spec_.from_stride;
   arguments.to_stride = spec_.to_stride;

@@ -12,6 +12,7 @@ struct CopyRows {
   Index from_stride = 1, to_stride = 1;  ///< Elements from row to row; of `batches`, from step to step
   bool batches = false;                  ///< B rows of T steps, each from_batch or to_batch apart, anywhere.
   Index from_batch = 0, to_batch = 0;
+  enum class Numbered : int { none, from, to } numbered = Numbered::none;  ///< Rows that CopyRowsCall::numbers choose
   plan::Storage from = plan::Storage::f32, to = plan::Storage::bf16;
   int alignment = kAlignment;
 };
@@ -20,6 +21,7 @@ struct CopyRowsCall {
   DeviceAddress from = 0;       ///< [rows, W]
   DeviceAddress to = 0;         ///< [rows, W]; not overlapping, or the same rows in the same storage
   DeviceAddress lengths = 0;    ///< int64 [B], or 0
+  DeviceAddress numbers = 0;    ///< int32 [rows], with CopyRows::numbered: a row each; negative: no copy
   DeviceAddress condition = 0;  ///< int32, such as StepState::keep: nothing is written where it is 0; or 0 for always
 };
 

@@ -170,6 +170,7 @@ struct CopyArguments {
   char* to;
   const int* condition;                    // nothing is copied where it is 0; or null
   const long long* lengths;                // [B] or null: zeros beyond them
+  const int* numbers;                      // [rows] or null: which rows of the numbered array; negative: none
   long long rows, from_stride, to_stride;  // strides in elements
   long long from_batch, to_batch;          // from row of a batch to row of a batch, where that is not steps * stride
   int steps;

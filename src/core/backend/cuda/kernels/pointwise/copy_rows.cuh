@@ -1,6 +1,7 @@
 // Rows of kWidth values from one storage to another; beyond the lengths, and after the first kCopied, they are zeros.
 //
-// Constants: From, To, kBatches (rows of a batch have a distance of their own), kCopied; those of rows.cuh.
+// Constants: From, To, kBatches (rows of a batch have a distance of their own), kCopied, kNumbered (0: rows correspond;
+// 1: `numbers` says which rows are read, 2: which are written); those of rows.cuh.
 
 #include "backend/cuda/kernels/pointwise/rows.cuh"
 
@@ -15,6 +16,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) CopyRows(const __grid_con
     const Index batch = row / args.steps, step = row % args.steps;
     from = batch * args.from_batch + step * args.from_stride;
     to = batch * args.to_batch + step * args.to_stride;
+  }
+  if constexpr (kNumbered != 0) {
+    const int number = args.numbers[row];
+    if (number < 0) return;
+    (kNumbered == 1 ? from : to) = number * (kNumbered == 1 ? args.from_stride : args.to_stride);
   }
   const bool exists = args.lengths == nullptr || PlaceOf(row, args.steps, args.lengths).exists();
 #pragma unroll(kSteps < 4 ? kSteps : 4)

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "ops/op.h"
+
+namespace penstock::ops {
+
+/// Rows of floats and an array of more rows: number i of `numbers` i32 [B] says which of them corresponds to row i; a
+/// negative one says that none does.
+struct NumberedRows {
+  Index width = 1;                 ///< W
+  Index stride = 1;                ///< Floats from row to row of the array, at least W.
+  int alignment = sizeof(float);  ///< Both addresses are multiples of this number of bytes, as the stride is.
+};
+
+/// Copies `rows` [B, W] = rows of `array`. Rows without a number stay as they are.
+struct GatherRowsOperand {
+  enum : int { array, numbers, rows };
+};
+Op gather_rows(const NumberedRows& shape);
+
+/// Copies rows of `array` = `rows` [B, W]. Numbers that are not negative must differ.
+struct ScatterRowsOperand {
+  enum : int { rows, numbers, array };
+};
+Op scatter_rows(const NumberedRows& shape);
+
+}  // namespace penstock::ops
