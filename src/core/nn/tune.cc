@@ -181,9 +181,13 @@ class NodeRun {
     return buffer;
   }
   DType rounded_type() const { return target_.device.is_cuda() ? target_.dtype : DType::bf16; }
+  /// Large buffers hold the same numbers again and again: to draw them takes longer than a pass.
   static void fill(ops::Buffer& buffer, DType type) {
-    const std::vector<std::uint8_t> numbers = Numbers(type).random(buffer.bytes());
-    buffer.upload(numbers.data(), buffer.bytes());
+    constexpr std::size_t most = std::size_t{1} << 22;
+    const std::vector<std::uint8_t> numbers = Numbers(type).random(std::min(buffer.bytes(), most));
+    for (std::size_t at = 0; at < buffer.bytes(); at += most) {
+      buffer.upload(numbers.data(), std::min(buffer.bytes() - at, most), at);
+    }
   }
 
   ops::Call call() const { return {.batch = batch_, .threads = target_.execution.threads, .stream = queue_.stream()}; }
