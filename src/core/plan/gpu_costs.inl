@@ -6,6 +6,7 @@
 PENSTOCK_COSTS(Common, common);
 PENSTOCK_COST(launch, "launch", 3);                  ///< A launch of a kernel
 PENSTOCK_COST(product_launch, "product_launch", 3);  ///< Launching a product by a library or a separate kernel
+PENSTOCK_COST(unaligned, "product_unaligned", 3);    ///< Further such time of inputs that are not aligned to 16 bytes
 PENSTOCK_COST(bytes, "bytes", 3.3e6);                ///< Bytes of memory per microsecond, for scans and pointwise work
 PENSTOCK_COST(tf32, "tf32", 350e6);                  ///< Multiply-adds per microsecond of a product in tf32
 PENSTOCK_COST(halves, "halves", 700e6);              ///< Multiply-adds per microsecond of a product in bf16 or f16
@@ -17,12 +18,12 @@ PENSTOCK_END_COSTS(common);
 // Scans of explicit coefficients and of layers, in microseconds unless stated. Fitted to 152 times on an H200, of 1 to
 // 256 rows, 4 to 2,048 steps and 64 to 2,048 channels, with a mean error of 10 %.
 PENSTOCK_COSTS(Scan, scan);
-PENSTOCK_COST(look_back, "look_back", 5);             ///< Waiting of the chunks of a scan for each other
+PENSTOCK_COST(look_back, "look_back", 6.5);           ///< Waiting of the chunks of a scan for each other
 PENSTOCK_COST(bytes, "scan_bytes", 3.5e6);            ///< ScanAlgorithm::scan: bytes of memory per microsecond
 PENSTOCK_COST(tile, "scan_tile", 2);                  ///< ScanAlgorithm::scan: a tile of a block, after the first
 PENSTOCK_COST(gate, "scan_gate", 6.8e-5);             ///< Further time of such a tile for each gate of a value
 PENSTOCK_COST(back_gate, "scan_back_gate", 16.5e-5);  ///< The same in a backward pass
-PENSTOCK_COST(back_halves, "scan_back_halves", 15);   ///< Further time of a backward pass of 16-bit values in a layer
+PENSTOCK_COST(back_halves, "scan_back_halves", 12);   ///< Further time of a backward pass of 16-bit values in a layer
 PENSTOCK_COST(steps_ahead, "steps_ahead", 0.85);      ///< ScanAlgorithm::direct: a batch of loads
 PENSTOCK_COST(back_steps_ahead, "back_steps_ahead", 1.35);  ///< The same in a backward pass
 PENSTOCK_COST(direct_bytes, "direct_bytes", 3.45e6);        ///< ScanAlgorithm::direct: bytes of memory per microsecond
@@ -53,7 +54,7 @@ PENSTOCK_COST(own, "own_product", 1e10);          ///< Multiplications from whic
 PENSTOCK_COST(products, "products", 340 / 3.0);   ///< Multiplications of floats, each of three 16-bit ones
 PENSTOCK_COST(instructions, "instructions", 4);   ///< Instructions of all warps
 PENSTOCK_COST(cached_bytes, "cached_bytes", 24);  ///< Bytes from the cache that all multiprocessors share
-PENSTOCK_COST(block, "product_block", 3000);      ///< Cycles of a block before and after its multiplications
+PENSTOCK_COST(block, "product_block", 10e3);      ///< Cycles of a block before and after its multiplications
 PENSTOCK_COST(pass, "product_pass", 5000);        ///< Cycles of the launch that adds up the splits of K
 PENSTOCK_COST(added_bytes, "added_bytes", 1500);  ///< Bytes per cycle that this launch adds up
 PENSTOCK_COST(busy_warps, "busy_warps", 8);       ///< Number of warps that saturate the tensor cores
@@ -100,7 +101,7 @@ PENSTOCK_COST(back_slot, "cluster_back_slot", 200);    ///< Further time of the 
 PENSTOCK_COST(halves, "cluster_halves", 0.9);          ///< A forward step of 16-bit values, as a multiple of its parts
 PENSTOCK_COST(floats, "cluster_floats", 1.18);         ///< A forward step of floats
 PENSTOCK_COST(tf32, "cluster_tf32", 1.05);             ///< A forward step in TF32, of one product instead of three
-PENSTOCK_COST(backward, "cluster_backward", 0.98);     ///< A backward step
+PENSTOCK_COST(backward, "cluster_backward", 0.84);     ///< A backward step
 PENSTOCK_COST(back_tiles, "cluster_back_tiles", 1.27);  ///< One of more than eight rows, as a multiple of that
 PENSTOCK_COST(means, "cluster_means", 600);             ///< An exchange of means over a head, without its bytes
 PENSTOCK_COST(back_means, "cluster_back_means", 300);   ///< Further time of one in a backward pass
@@ -128,7 +129,7 @@ PENSTOCK_END_COSTS(chip);
 PENSTOCK_COSTS(Direct, direct);
 PENSTOCK_COST(exchange, "direct_exchange", 866);          ///< A forward step without clusters and multiplications
 PENSTOCK_COST(clusters, "direct_clusters", 250);          ///< Further time of a step with clusters, or backward
-PENSTOCK_COST(backward, "direct_backward", 640);          ///< Further time of a step of a backward pass
+PENSTOCK_COST(backward, "direct_backward", 220);          ///< Further time of a step of a backward pass
 PENSTOCK_COST(request, "direct_request", 97);             ///< A thread polls again for values beyond one request
 PENSTOCK_COST(tile, "direct_tile", 2.9);                  ///< Two tiles of 16 x 8 on one tensor core
 PENSTOCK_COST(shared_bytes, "direct_shared_bytes", 530);  ///< Bytes per nanosecond of R from shared memory
@@ -141,28 +142,30 @@ PENSTOCK_END_COSTS(direct);
 
 // Recurrences of dense cells with a product and a launch per step.
 PENSTOCK_COSTS(Step, step);
-PENSTOCK_COST(launch, "step_launch", 5000);   ///< Nanoseconds from the start of a small kernel to that of the next
-PENSTOCK_COST(halves, "step_halves", 400e6);  ///< 16-bit multiplications per microsecond of a product of few rows
-PENSTOCK_COST(floats, "step_floats", 60e6);   ///< Multiplications of floats per microsecond of such a product
-PENSTOCK_COST(depth, "step_depth", 12.5);     ///< Nanoseconds of each unit of a head in an fp32 GEMM
-PENSTOCK_COST(warps, "step_warps", 4);        ///< Warps of a block that applies the cell
+PENSTOCK_COST(launch, "step_launch", 5000);       ///< Nanoseconds from the start of a small kernel to that of the next
+PENSTOCK_COST(halves, "step_halves", 400e6);      ///< 16-bit multiplications per microsecond of a product of few rows
+PENSTOCK_COST(floats, "step_floats", 60e6);       ///< Multiplications of floats per microsecond of such a product
+PENSTOCK_COST(depth, "step_depth", 12.5);         ///< Nanoseconds of each unit of a head in an fp32 GEMM
+PENSTOCK_COST(unaligned, "step_unaligned", 700);  ///< Bytes per nanosecond of a matrix not aligned to 16 bytes
+PENSTOCK_COST(warps, "step_warps", 4);            ///< Warps of a block that applies the cell
 PENSTOCK_COST(resident_share, "resident_share", 0.75);  ///< Largest share of the L2 cache for a matrix to stay there
 PENSTOCK_END_COSTS(step);
 
 // Recurrences of dense cells in one block, in nanoseconds per step unless stated.
 PENSTOCK_COSTS(Head, head);
-PENSTOCK_COST(step, "head_step", 130);      ///< Barrier, and the dependent chain from loading h to storing it
+PENSTOCK_COST(step, "head_step", 96);       ///< Barrier, and the dependent chain from loading h to storing it
 PENSTOCK_COST(gate, "head_gate", 4);        ///< Each gate
 PENSTOCK_COST(state, "head_state", 15);     ///< Each state except the output
 PENSTOCK_COST(rows, "head_rows", 30);       ///< Each pair of rows of a block after the first
-PENSTOCK_COST(product, "head_product", 4);  ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
-PENSTOCK_COST(floats, "head_floats", 7.5);  ///< A multiplication of floats, as a multiple of a 16-bit one
+PENSTOCK_COST(product, "head_product", 5);  ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
+PENSTOCK_COST(floats, "head_floats", 5.3);  ///< A multiplication of floats, as a multiple of a 16-bit one
 PENSTOCK_COST(tf32, "head_tf32", 3);        ///< The same in TF32
 PENSTOCK_COST(shared_bytes, "head_shared_bytes", 300);  ///< Bytes read per nanosecond of the matrix in shared memory
 PENSTOCK_COST(means, "head_means", 310);                ///< Means over a head that depend on no other means of the step
 PENSTOCK_COST(training, "head_training", 1.13);         ///< A step with a tape, as a multiple of one without
-PENSTOCK_COST(backward, "head_backward", 1.2);     ///< A step of the backward pass, as a multiple of a forward step
+PENSTOCK_COST(backward, "head_backward", 1.4);     ///< A step of the backward pass, as a multiple of a forward step
 PENSTOCK_COST(neighbour, "head_neighbour", 0.45);  ///< A further block on a multiprocessor, as a fraction of one
+PENSTOCK_COST(start, "head_start", 7.5e3);         ///< Time before the first step
 PENSTOCK_END_COSTS(head);
 
 // Recurrences of dense cells with diagonal matrices, in nanoseconds per step of a thread unless stated.

@@ -65,7 +65,8 @@ GpuCosts carried_over(const Sheet& to) {
   costs.head.product /= clock * of_cycle;
   costs.team.received_bytes *= clock, costs.team.shared_bytes *= clock, costs.chip.gathered_bytes *= clock;
   costs.direct.shared_bytes *= clock, costs.direct.sums_bytes *= clock, costs.direct.pair_bytes *= clock;
-  costs.common.l2_bytes *= clock * to.multiprocessors / from.multiprocessors;
+  const double chip = clock * to.multiprocessors / from.multiprocessors;
+  costs.common.l2_bytes *= chip, costs.step.unaligned *= chip;
   costs.step.halves *= halves, costs.step.floats *= halves;
   return costs;
 }

@@ -87,8 +87,8 @@ TEST(BestPlans, OfLayersAreTheQuickestOfTheAlgorithms) {
   EXPECT_GT(problems, 15);
 }
 
-/// No algorithm is quicker by more than the 3 % to which estimates are accurate; where a block can hold a head, only
-/// clusters are compared with it. Within its algorithm, the plan is the cheapest. Returns whether there is a plan.
+/// No algorithm is quicker by more than the 3 % to which estimates are accurate, and no block that can hold a head is
+/// quicker at all. Within its algorithm, the plan is the cheapest. Returns whether there is a plan.
 bool expect_best(const GpuDenseProblem& problem, const GpuModel& gpu) {
   constexpr double accuracy = 0.97, of_ties = 0.999;
   const std::string name = test::choice_of(problem, gpu).problem;
@@ -110,7 +110,7 @@ bool expect_best(const GpuDenseProblem& problem, const GpuModel& gpu) {
     } else if (chooses && plan && head) {
       for (const GpuDensePlan& other : all.cheapest) {
         EXPECT_EQ(algorithm, DenseAlgorithm::cluster) << name << ": a block can hold the matrix";
-        EXPECT_LT(plan->microseconds, accuracy * other.microseconds) << name;
+        EXPECT_LT(plan->microseconds, other.microseconds) << name;
       }
     } else if (chooses && plan && (!held || rule.name == "cluster")) {
       EXPECT_TRUE(all.least_time >= accuracy * plan->microseconds) << name << ": " << rule.name;

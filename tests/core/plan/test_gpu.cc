@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "plan/gpu/product.h"
 #include "plan/gpu/scan_layer.h"
 #include "plan/h200.h"
@@ -32,7 +34,7 @@ TEST(GpuScan, ShortSequencesAreRunByThreads) {
   EXPECT_EQ(plan_gpu_scan(scan(8, 1, 64), h200()).algorithm, ScanAlgorithm::direct);
   EXPECT_EQ(plan_gpu_scan(scan(8, 16, 1000), h200()).algorithm, ScanAlgorithm::direct);
   EXPECT_EQ(plan_gpu_scan(scan(8, 4096, 1000), h200()).algorithm, ScanAlgorithm::scan);
-  EXPECT_THAT(plan_gpu_scan(scan(8, 16, 64), h200()).explain(), HasSubstr("scan estimated at 8 us"));
+  EXPECT_THAT(plan_gpu_scan(scan(8, 16, 64), h200()).explain(), HasSubstr("scan estimated at 10 us"));
 }
 
 TEST(GpuScan, AlgorithmsCanBeAskedForByName) {
@@ -90,6 +92,15 @@ TEST(GpuLayer, SmallLayersAreOneLaunch) {
   EXPECT_EQ(plan.workspace_bytes(), 0);
   EXPECT_THAT(plan.explain(), HasSubstr("fused: product, gates and recurrence in one launch"));
   EXPECT_THAT(plan.explain(), HasSubstr("the product by itself"));
+}
+
+/// Measured on an H200: a product of such inputs takes longer than the rest of the layer.
+TEST(GpuLayer, SmallLayersOfUnalignedInputsAreOneLaunch) {
+  GpuLayerProblem problem = layer(Storage::f32, 3, 26, 113, 192);
+  problem.tf32 = true, problem.input_alignment = 4;
+  EXPECT_EQ(plan_gpu_layer(problem, h200()).algorithm, ScanAlgorithm::fused);
+  problem.input_alignment = 16;
+  EXPECT_EQ(plan_gpu_layer(problem, h200()).algorithm, ScanAlgorithm::direct);
 }
 
 TEST(GpuLayer, LargeProductsAreLeftToTheLibrary) {
@@ -254,6 +265,15 @@ TEST(GpuProduct, WarpgroupsAreOfOneGeneration) {
     GpuModel other = h200();
     other.compute_major = major;
     EXPECT_FALSE(plan_gpu_product(problem, other).warpgroups);
+  }
+}
+
+/// Measured on an H200: by warps they took up to 1.7 times as long.
+TEST(GpuProduct, SmallOnesAreOfWarpgroups) {
+  for (const auto& [m, n, k, transposed] : {std::tuple{447, 361, 992, true}, std::tuple{527, 320, 652, false},
+                                            std::tuple{64, 302, 8142, true}, std::tuple{49'032, 21, 360, false}}) {
+    const GpuProductProblem problem{.m = m, .n = n, .k = k, .a_transposed = transposed};
+    EXPECT_TRUE(plan_gpu_product(problem, h200()).warpgroups) << m << " x " << n << " x " << k;
   }
 }
 

@@ -121,7 +121,7 @@ double head_microseconds(const GpuDenseProblem& problem, const GpuModel& gpu, co
   step *= 1 + costs.neighbour * (plan.blocks - 1);
   const Index at_once = Index{gpu.multiprocessors} * plan.blocks;
   const auto turns = static_cast<double>((plan.grid + at_once - 1) / at_once);
-  return gpu.costs.common.launch + turns * step / 1000 * static_cast<double>(problem.steps);
+  return (costs.start + turns * step * static_cast<double>(problem.steps)) / 1000;
 }
 
 std::string why_slots(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {

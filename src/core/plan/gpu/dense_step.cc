@@ -15,7 +15,9 @@ double launched_step_time(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const double bytes = weights * size_of(problem.storage);
   const bool cached = bytes < cost.step.resident_share * static_cast<double>(gpu.l2_bytes);
   const double memory_bytes = cost.common.bytes / 1000;
-  const double reads = bytes / (cached ? cost.common.l2_bytes : memory_bytes);
+  constexpr int aligned = 16;
+  const double rate = problem.alignment < aligned ? cost.step.unaligned : cost.common.l2_bytes;
+  const double reads = bytes / (cached ? rate : std::min(rate, memory_bytes));
   const bool floats = problem.storage == Storage::f32;
   const double products =
       1000 * weights * static_cast<double>(problem.rows) / (floats ? cost.step.floats : cost.step.halves) +

@@ -208,15 +208,19 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
 double wide_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
   constexpr double exchange = 2500, row_of_backward = 30, portion = 700, value = 0.055, value_of_terms = 0.085;
+  // Backward, blocks that share sums with fewer others were measured to take longer.
+  constexpr int many_shares = 8;
+  constexpr double with_fewer = 1.2;
   const double values = static_cast<double>(shape.rows) * shape.chunks() * TeamShape::chunk_units * shape.terms;
   const double blocks = static_cast<double>(c.teams * shape.blocks());
   const double streamed = blocks * TeamShape::parts * shape.streamed * static_cast<double>(shape.matrix_item_bytes());
   const bool beyond_cache = shape.backward && shape.split && shape.stages == kLeastStages && c.teams > 1 &&
                             static_cast<double>(c.teams * shape.exchange_bytes()) > kMostInCache;
   const double operand = beyond_cache ? blocks * shape.items() * shape.item_bytes() : 0;
-  return exchange + (shape.backward ? row_of_backward * shape.rows : 0) +
-         shape.portions * (portion + std::max(values * (shape.terms > 1 ? value_of_terms : value),
-                                              (streamed + operand) / c.bytes_per_ns));
+  const double parts = exchange + (shape.backward ? row_of_backward * shape.rows : 0) +
+                       shape.portions * (portion + std::max(values * (shape.terms > 1 ? value_of_terms : value),
+                                                            (streamed + operand) / c.bytes_per_ns));
+  return shape.backward && shape.shares < many_shares ? with_fewer * parts : parts;
 }
 
 WarpgroupCosts costs_of(const TeamShape& shape) { return shape.backward ? kBackwardCosts : WarpgroupCosts{}; }

@@ -35,8 +35,10 @@ double product_time(const GpuLayerProblem& problem, const GpuModel& gpu) {
     return plan_gpu_product(product, gpu).cycles / gpu.costs.common.clock;
   }
   const double rate = problem.tf32 ? gpu.costs.common.tf32 : gpu.costs.common.halves;
-  return std::max({static_cast<double>(problem.input) * gpu.costs.common.inputs, flops_of(problem) / rate,
-                   product_bytes(problem) / gpu.costs.common.bytes});
+  constexpr int aligned = 16;
+  const double more = problem.input_alignment < aligned ? gpu.costs.common.unaligned : 0;
+  return more + std::max({static_cast<double>(problem.input) * gpu.costs.common.inputs, flops_of(problem) / rate,
+                          product_bytes(problem) / gpu.costs.common.bytes});
 }
 
 /// Returns the microseconds of a separate product and the recurrence after it.
