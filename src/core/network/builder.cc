@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
 #include "network/evaluate.h"
@@ -144,6 +143,11 @@ Status Builder::read_node(const Network& network, const Node& node, Numbers& ite
   if (node.op == "Loop") return read_loop(network, node, items);
   if (node.op == "Scan") return read_scan(network, node, items);
   if (node.op == "MatMulInteger" || node.op == "ConvInteger") return read_integer_product(network, node, items);
+#if !PENSTOCK_RUNTIME
+  bool done = false;
+  PENSTOCK_TRY(read_whole_numbers(network, node, items, done));
+  if (done) return {};
+#endif
   const Operator* op = find_operator(node.op);
   if (op == nullptr) return Status::unsupported("there is no such operator in this library");
   return prepare(*op, node, items);
@@ -183,41 +187,6 @@ Status Builder::read_if(const Node& node, Numbers& items) {
     if (node.writes[i] >= 0) items[node.writes[i]] = inner[body.outputs[i]];
   }
   return {};
-}
-
-/// A product of integers without their zero points, as one of floats: exact up to 2^24, and to 24 bits beyond.
-Status Builder::read_integer_product(const Network& network, const Node& node, Numbers& items) {
-  if (node.reads.size() < 2 || node.writes.size() != 1) return Status::bad_input("it needs two inputs and one output");
-  const auto add = [&](std::string op, std::vector<int> reads, std::vector<Attribute> attributes, int write) {
-    if (write < 0) {
-      write = static_cast<int>(items.size());
-      items.push_back(-1);
-    }
-    const Status status =
-        read_node(network, {std::move(op), node.name, std::move(reads), {write}, std::move(attributes)}, items);
-    return std::pair(status, write);
-  };
-  constexpr Index to_float = 1, to_integer = 6;  // ONNX's numbers of types
-  const bool convolves = node.op == "ConvInteger";
-  std::vector<int> factors;
-  for (std::size_t i = 0; i < 2; ++i) {
-    auto [status, value] = add("Cast", {node.reads[i]}, {{"to", {to_float}}}, -1);
-    if (!status.ok()) return status;
-    if (node.reads.size() > i + 2 && node.reads[i + 2] >= 0) {
-      const Fact& zero = items_[items[node.reads[i + 2]]].fact;
-      const bool per_column = i == 1 && !convolves && zero.shape.size() == 1;
-      if (elements(zero.shape) != 1 && !per_column)
-        return Status::unsupported("zero points of shape " + text_of(zero.shape) + "; supported: one number");
-      const auto [cast, zero_point] = add("Cast", {node.reads[i + 2]}, {{"to", {to_float}}}, -1);
-      if (!cast.ok()) return cast;
-      std::tie(status, value) = add("Sub", {value, zero_point}, {}, -1);
-      if (!status.ok()) return status;
-    }
-    factors.push_back(value);
-  }
-  const auto [status, product] = add(convolves ? "Conv" : "MatMul", factors, node.attributes, -1);
-  if (!status.ok()) return status;
-  return add("Cast", {product}, {{"to", {to_integer}}}, node.writes[0]).first;
 }
 
 Status Builder::prepare(const Operator& op, const Node& node, Numbers& items) {

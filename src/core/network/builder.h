@@ -47,7 +47,17 @@ class Builder {
   Status read_inputs(std::span<const Shape> inputs, Numbers& items);
   Status read_nodes(const Network& network, Numbers& items);
   Status read_node(const Network& network, const Node& node, Numbers& items);
+  Status add_step(const Network& network, const Node& of, std::string op, std::vector<int> reads,
+                  std::vector<Attribute> attributes, Numbers& items, int& value);
+  Status add_cast(const Network& network, const Node& of, int read, Index to, Numbers& items, int& value);
+  Status read_factor(const Network& network, const Node& node, std::size_t i, Numbers& items, int& value);
   Status read_integer_product(const Network& network, const Node& node, Numbers& items);
+#if !PENSTOCK_RUNTIME
+  bool fits_bytes(const Node& node, const Numbers& items) const;
+  Status read_whole_numbers(const Network& network, const Node& node, Numbers& items, bool& done);
+  Status read_dynamic(const Network& network, const Node& node, Numbers& items);
+  Status read_whole_sum(const Network& network, const Node& node, Numbers& items);
+#endif
   Status read_if(const Node& node, Numbers& items);
   struct Rounds;
   Status add_number(Index number, Shape shape, int& item);
@@ -95,6 +105,16 @@ class Builder {
   std::vector<std::size_t> offsets_;                  // of buffers
   std::unordered_map<std::size_t, Weights> weights_;  // by their marks
   std::unordered_map<int, std::size_t> pads_;         // the steps that put zeros around a map, by what they write
+#if !PENSTOCK_RUNTIME
+  /// Items of bytes and the floats that are these without their zero points.
+  struct Levels {
+    int zero, floats;
+    int x, scale;              // of what they are made
+    const Attribute* of_rows;  // the attribute "rows" of their ranges, or null
+  };
+  std::unordered_map<int, Levels> levels_;
+  std::unordered_map<int, int> wholes_;  // items of 32-bit integers, and of floats with the same numbers
+#endif
   std::size_t known_bytes_ = 0, packed_bytes_ = 0, nodes_ = 0;
   int depth_ = 0;
 };

@@ -77,14 +77,15 @@ HWY_NOINLINE void MultiplyByteTile(const ByteProduct& job, Index row, Index colu
   for (int v = 0; v < kVectors; ++v) {
     const Index at = column + v * Simd::lanes, count = std::min<Index>(Simd::lanes, job.columns - at);
     if (count <= 0) return;
-    const Simd scale = Simd(job.scale) * Lanes<float>::load(job.column_scale + at, count);
+    const Simd scale = Lanes<float>::load(job.column_scale + at, count);
     const Simd bias = Lanes<float>::load(job.column_bias + at, count);
-    const Sums32 shift = hn::Mul(hn::LoadU(di, of_columns + v * Simd::lanes), hn::Set(di, job.shift));
+    const Sums32 of_column = hn::LoadU(di, of_columns + v * Simd::lanes);
     for (int m = 0; m < rows; ++m) {
-      const Sums32 offset = hn::Set(di, kInt8Offset * job.a_sums[row + m]);
-      const Sums32 total = hn::Add(SumsOf(sum[m][v]), hn::Sub(shift, offset));
-      Lanes<float>::store(bias + Simd(hn::ConvertTo(Simd::Tag(), total)) * scale, job.c + (row + m) * job.c_stride + at,
-                          count);
+      const ByteProduct::Row& its = job.of_rows[row + m];
+      const Sums32 shift = hn::Mul(of_column, hn::Set(di, its.shift));
+      const Sums32 offset = hn::Set(di, kInt8Offset * its.sum - its.more);
+      const Simd total(hn::ConvertTo(Simd::Tag(), hn::Add(SumsOf(sum[m][v]), hn::Sub(shift, offset))));
+      Lanes<float>::store(bias + total * (Simd(its.scale) * scale), job.c + (row + m) * job.c_stride + at, count);
     }
   }
 }
@@ -105,10 +106,35 @@ void MultiplyBytes(const ByteProduct& job) {
   }
 }
 
+#if PENSTOCK_INT8_PRODUCTS
+void RoundToBytes(float scale, float zero, Index n, const float* x, std::int8_t* y) {
+  const Simd::Tag d;
+  const hn::Rebind<std::int8_t, Simd::Tag> bytes;
+  const auto divisor = hn::Set(d, scale), least = hn::Set(d, -zero), most = hn::Set(d, 255.0f - zero);
+  const auto offset = hn::Set(d, zero - 128.0f);
+  const auto rounded = [&](auto v) HWY_ATTR {
+    v = hn::Round(hn::Div(v, divisor));
+    v = hn::Clamp(hn::IfThenElseZero(hn::Eq(v, v), v), least, most);
+    return hn::DemoteTo(bytes, hn::ConvertTo(hn::RebindToSigned<Simd::Tag>(), hn::Add(v, offset)));
+  };
+  Index i = 0;
+  for (; i + Simd::lanes <= n; i += Simd::lanes) hn::StoreU(rounded(hn::LoadU(d, x + i)), bytes, y + i);
+  if (i == n) return;
+  alignas(64) float rest[Simd::lanes] = {};
+  alignas(64) std::int8_t of_rest[Simd::lanes];
+  std::copy_n(x + i, n - i, rest);
+  hn::Store(rounded(hn::Load(d, rest)), bytes, of_rest);
+  std::copy_n(of_rest, n - i, y + i);
+}
+#endif
+
 }  // namespace
 
 void FillByteKernels(network::Kernels& kernels) {
   if (PENSTOCK_INT8_PRODUCTS && !has_int8_products()) return;
+#if PENSTOCK_INT8_PRODUCTS
+  kernels.round_to_bytes = &RoundToBytes;
+#endif
   kernels.byte_panels = &BytePanels;
   kernels.pack_bytes = &PackBytes;
   kernels.multiply_bytes = &MultiplyBytes;

@@ -87,14 +87,20 @@ struct Product {
   Index groups = 1, b_group = 0;
 };
 
-/// c [rows, columns] = bias + (a + shift) b scale, with whole numbers a [rows, inner] and b [inner, columns] of 8 bits.
+/// c [rows, columns] = bias + ((a + shift) b + more) scale, with whole numbers a [rows, inner] and b [inner, columns]
+/// of 8 bits.
 struct ByteProduct {
+  /// What a row of a has.
+  struct Row {
+    std::int32_t sum;  ///< Of its numbers.
+    std::int32_t shift;
+    float scale;
+    std::int32_t more;
+  };
   Index rows = 0, columns = 0, inner = 0;
-  const std::int8_t* a = nullptr;        ///< Rows `a_stride` apart, filled up to a multiple of four by zeros.
-  const std::int32_t* a_sums = nullptr;  ///< [rows]: sums of a.
+  const std::int8_t* a = nullptr;  ///< Rows `a_stride` apart, filled up to a multiple of four by zeros.
+  const Row* of_rows = nullptr;    ///< [rows]
   Index a_stride = 0;
-  std::int32_t shift = 0;
-  float scale = 1;
   const float* panels = nullptr;                                ///< b, as Kernels::pack_bytes has it.
   const float *column_scale = nullptr, *column_bias = nullptr;  ///< [columns]
   float* c = nullptr;
@@ -185,6 +191,9 @@ struct Kernels {
   /// Packs whole numbers [columns, inner] of -128 to 127 to byte_panels(inner, columns) floats.
   void (*pack_bytes)(Index inner, Index columns, const float* weights, float* to) = nullptr;
   Index (*byte_panels)(Index inner, Index columns) = nullptr;
+  /// y [n] = x / scale + zero - 128, rounded, within 8 bits; zero - 128 for NaN. Null where products of bytes are not
+  /// faster than those of floats whose windows overlap.
+  void (*round_to_bytes)(float scale, float zero, Index n, const float* x, std::int8_t* y) = nullptr;
 
   PrepareSpectrum prepare_spectrum = nullptr;  ///< Null where convolutions are products.
 };

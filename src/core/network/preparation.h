@@ -123,6 +123,9 @@ Operators recurrent_operators();
 Operators resize_operators();
 Operators signal_operators();
 Operators quantized_operators();
+/// Those that the builder makes of operators of a file; the C runtime has none.
+Operators dynamic_operators();
+Operators byte_operators();
 
 /// Removes absent reads at the end; returns a Status if an operator does not take those that are left.
 Status check_reads(const Operator& op, std::vector<const Fact*>& reads);

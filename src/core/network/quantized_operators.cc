@@ -6,6 +6,7 @@
 
 #include "network/preparation.h"
 #include "network/quantize.h"
+#include "network/transpose.h"
 
 namespace penstock::network {
 
@@ -23,21 +24,66 @@ void quantise(const Kernels& kernels, const ByteRange& range, bool has_sign, Ind
   }
 }
 
-/// n: elements.
-void run_dynamic(const Step& step, const Memory& memory) {
-  const ByteRange range = byte_range(memory.kernels, step.n[0], step.floats(0, memory));
-  quantise(memory.kernels, range, false, step.n[0], step.floats(0, memory), step.write(0, memory));
-  *step.result(1, memory) = range.scale;
-  set_real(Type::u8, step.write(2, memory), 0, static_cast<double>(range.zero));
+enum Dynamic : int { kAll, kRange, kBytes, kLevels };
+
+/// n: blocks of all rows, rows, elements of a row in a block. Writes scale and zero point of each row, the last
+/// results.
+void find_byte_ranges(const Step& step, const Memory& memory) {
+  const std::size_t zero = kIsRuntime ? 2 : step.writes.size() - 1;
+  const Index rows = kIsRuntime ? 1 : step.n[1], n = step.n[2];
+  for (Index row = 0; row < rows; ++row) {
+    const ByteRange range = byte_range(memory.kernels, n, step.floats(0, memory) + row * n, step.n[0], rows * n);
+    step.result(zero - 1, memory)[row] = range.scale;
+    set_real(Type::u8, step.write(zero, memory), row, static_cast<double>(range.zero));
+  }
 }
 
+/// The same n. Writes rows with such ranges as bytes, or as `levels` without the zero point.
+void write_rounded(const Step& step, const Memory& memory, const float* scale, const std::byte* zero, bool levels) {
+  const Index rows = kIsRuntime ? 1 : step.n[1], blocks = kIsRuntime ? 1 : step.n[0], n = step.n[2];
+  for (Index at = 0; at < blocks * rows; ++at) {
+    const Index row = at % rows;
+    const ByteRange range{scale[row], static_cast<float>(real_at(Type::u8, zero, row))};
+    const float* const x = step.floats(0, memory) + at * n;
+    if (!kIsRuntime && levels) {
+      round_to_levels(memory.kernels, range, 0, 255, n, x, step.result(0, memory) + at * n);
+    } else {
+      quantise(memory.kernels, range, false, n, x, step.write(0, memory) + at * n);
+    }
+  }
+}
+
+void run_dynamic(const Step& step, const Memory& memory) {
+  find_byte_ranges(step, memory);
+  write_rounded(step, memory, step.result(1, memory), step.write(2, memory), false);
+}
+
+void run_rounded(const Step& step, const Memory& memory) {
+  write_rounded(step, memory, step.floats(1, memory), step.read(2, memory), step.variant == kLevels);
+}
+
+/// DynamicQuantizeLinear, or one of the steps that the builder makes of it: ranges; bytes, or levels without the zero
+/// point, of x and its ranges. With the attribute "rows", each position of this axis has a range.
 Status prepare_dynamic(Preparation& p) {
+  const auto part = static_cast<Dynamic>(kIsRuntime ? kAll : p.variant());
   PENSTOCK_TRY(p.only(0, {Type::f32}));
-  if (p.writes() != 3) return p.refuse("it must have three outputs");
-  PENSTOCK_TRY(p.write(0, Type::u8, p.shape(0)));
-  PENSTOCK_TRY(p.write(1, Type::f32, {}));
-  PENSTOCK_TRY(p.write(2, Type::u8, {}));
-  p.run(&run_dynamic).n = {p.count(0)};
+  if (part == kAll && p.writes() != 3) return p.refuse("it must have three outputs");
+  Shape ranges;
+  Index blocks = 1, rows = 1;
+  if (const Index axis = kIsRuntime ? -1 : p.integer("rows", -1); axis >= 0 && axis < p.rank(0)) {
+    ranges.assign(p.shape(0).size(), 1);
+    rows = ranges[axis] = p.shape(0)[axis];
+    blocks = elements(p.shape(0), 0, static_cast<std::size_t>(axis));
+  }
+  std::size_t written = 0;
+  if (part != kRange) PENSTOCK_TRY(p.write(written++, part == kLevels ? Type::f32 : Type::u8, p.shape(0)));
+  if (part == kAll || part == kRange) {
+    PENSTOCK_TRY(p.write(written++, Type::f32, ranges));
+    PENSTOCK_TRY(p.write(written++, Type::u8, ranges));
+  }
+  p.run(kIsRuntime || part == kAll ? &run_dynamic : part == kRange ? &find_byte_ranges : &run_rounded);
+  p.step.n = {blocks, rows, p.count(0) / std::max<Index>(blocks * rows, 1)};
+  p.step.variant = part;
   return {};
 }
 
@@ -94,9 +140,17 @@ Status prepare_linear_scale(Preparation& p) {
 
 }  // namespace
 
-ByteRange byte_range(const Kernels& kernels, Index n, const float* x) {
-  const float low = std::min(0.0f, kernels.reduce(Reduction::minimum, n, x));
-  const float high = std::max(0.0f, kernels.reduce(Reduction::maximum, n, x));
+ByteRange byte_range(const Kernels& kernels, Index n, const float* x, Index blocks, Index stride) {
+  float low = 0, high = 0;
+  const Index most = kIsRuntime ? n : 4096;  // which the first cache holds for both reductions
+  if (kIsRuntime) blocks = 1;
+  for (Index block = 0; block < blocks; ++block, x += stride) {
+    for (Index begin = 0; begin < n; begin += most) {
+      const Index count = std::min(most, n - begin);
+      low = std::min(low, kernels.reduce(Reduction::minimum, count, x + begin));
+      high = std::max(high, kernels.reduce(Reduction::maximum, count, x + begin));
+    }
+  }
   const float scale = high > low ? (high - low) / 255.0f : 1.0f;
   const float zero = std::nearbyint(-low / scale);
   return {scale, zero >= 0 ? std::min(zero, 255.0f) : 0.0f};  // NaN where the range is infinite
@@ -114,11 +168,22 @@ void round_to_levels(const Kernels& kernels, const ByteRange& range, float low, 
 
 Operators quantized_operators() {
   static constexpr Operator operators[] = {
-      {"DynamicQuantizeLinear", prepare_dynamic, 1, 1},
+      {"DynamicQuantizeLinear", prepare_dynamic, 1, 1, kAll},
       {"QuantizeLinear", prepare_linear_scale, 2, 3, 0},
       {"DequantizeLinear", prepare_linear_scale, 2, 3, 1},
   };
   return operators;
 }
+
+#if !PENSTOCK_RUNTIME
+Operators dynamic_operators() {
+  static constexpr Operator operators[] = {
+      {"DynamicRange", prepare_dynamic, 1, 1, kRange},
+      {"DynamicBytes", prepare_dynamic, 3, 3, kBytes},
+      {"DynamicLevels", prepare_dynamic, 3, 3, kLevels},
+  };
+  return operators;
+}
+#endif
 
 }  // namespace penstock::network

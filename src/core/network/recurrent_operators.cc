@@ -13,11 +13,14 @@
 #include "network/contraction.h"
 #include "network/preparation.h"
 #include "network/quantize.h"
+#include "network/transpose.h"
 
 namespace penstock::network {
 
 namespace {
 
+constexpr Index kFloatsOfRow = sizeof(ByteProduct::Row) / sizeof(float);
+constexpr Index kFloatsOfRange = sizeof(ByteRange) / sizeof(float);
 /// Floats of a RowSteps in a scratch.
 constexpr Index kFloatsOfJob = (sizeof(RowSteps) + 63) / 64 * 64 / sizeof(float);
 static_assert(std::is_trivially_destructible_v<RowSteps>);
@@ -29,9 +32,11 @@ struct Layer {
   Index steps = 0, rows = 0, input = 0, hidden = 0, units = 0;  // T, B, I, H, G * H
   Index directions = 1;
   bool reverse = false;
-  // Inputs and states become eight bits, each with the scale of all rows of the batch. W and R are whole numbers times
-  // a scale for each unit; as `bytes` if these numbers fit eight bits and the chip multiplies such.
+  // Inputs and states become eight bits, with one range of all rows of the batch or one of each. W and R are whole
+  // numbers times a scale for each unit; as `bytes` if these numbers fit eight bits and the chip multiplies such.
   bool quantised = false, bytes = false;
+  bool each_row = false;
+  Index ranges_place = 0;              // where the ranges of inputs and states lie in the scratch
   std::size_t lengths = 0, start = 0;  // reads, or 0
   std::size_t scale = 0;               // the read with that of W; that of R is the next
   Index piece = 1;                     // steps whose products with inputs are made together
@@ -39,12 +44,13 @@ struct Layer {
   // biases and learnt vectors. RowKernels have the biases in their panels.
   std::size_t recurrent = 0, second = 0, biases = 0, scales = 0, weights = 0;
 
+  Index ranges() const { return !kIsRuntime && each_row ? rows : 1; }
   /// Bytes of a row of operands of a product with so many inputs.
   static Index row_bytes(Index inner) { return (inner + 3) / 4 * 4; }
   /// Floats of the scratch of a product with the inputs of a piece, or with states.
   Index rounding() const {
     const Index all = std::max(piece * rows * input, rows * hidden);
-    return units + all + piece * rows * (1 + row_bytes(std::max(input, hidden)) / 4);
+    return units + all + piece * rows * (kFloatsOfRow + row_bytes(std::max(input, hidden)) / 4);
   }
   Index first_units() const { return cell.run_first == nullptr ? units : cell.first * hidden; }
 };
@@ -81,41 +87,58 @@ bool takes_part(const Step& step, const Memory& memory, const Layer& layer, Inde
   return is_there;
 }
 
-/// c = bias + a b scale, with a rounded to levels of `range`: products are sums of whole numbers. `spare`: what scales
-/// the columns [columns], the levels [rows, inner]; and of bytes their sums [rows], and themselves.
-void multiply_rounded(const Kernels& kernels, const Layer& layer, const ByteRange& range, Product job,
+/// Finds the ranges of x [steps, rows, n].
+void find_ranges(const Kernels& kernels, const Layer& layer, Index steps, Index n, const float* x, ByteRange* ranges) {
+  if (layer.ranges() == 1) n *= std::exchange(steps, 1) * layer.rows;
+  for (Index row = 0; row < layer.ranges(); ++row) {
+    ranges[row] = byte_range(kernels, n, x + row * n, steps, layer.ranges() * n);
+  }
+}
+
+/// c = bias + a b scale, with rows of a that are rounded to levels of their ranges: products are sums of whole numbers.
+/// `spare`: what scales the columns [columns], the levels [rows, inner]; and of bytes what each row has, and
+/// themselves.
+void multiply_rounded(const Kernels& kernels, const Layer& layer, const ByteRange* ranges, Product job,
                       const float* column_scale, float* spare) {
   const Index rows = job.rows, inner = job.inner, columns = job.columns;
   float *const scale = spare, *const levels = spare + columns;
-  round_to_levels(kernels, range, 0, 255, rows * inner, job.a, levels);
-  if (!layer.bytes) {
+  const Index alike = layer.ranges() == 1 ? rows : 1;
+  for (Index row = 0; row < rows; row += alike) {
+    const ByteRange& range = ranges[row % layer.ranges()];
+    round_to_levels(kernels, range, 0, 255, alike * inner, job.a + row * inner, levels + row * inner);
+  }
+  if (kIsRuntime || !layer.bytes) {
     const float* const bias = std::exchange(job.column_bias, nullptr);
     job.a = levels;
     kernels.multiply(job);
-    kernels.binary(Binary::multiply, columns, column_scale, 1, &range.scale, 0, scale);
     for (Index row = 0; row < rows; ++row) {
       float* const c = job.c + row * job.c_stride;
+      const ByteRange& range = ranges[row % layer.ranges()];
+      if (row < layer.ranges() || layer.ranges() > 1) {
+        kernels.binary(Binary::multiply, columns, column_scale, 1, &range.scale, 0, scale);
+      }
       kernels.binary(Binary::multiply, columns, c, 1, scale, 1, c);
       kernels.binary(Binary::add, columns, c, 1, bias, 1, c);
     }
     return;
   }
-  auto* const sums = reinterpret_cast<std::int32_t*>(levels + rows * inner);
-  auto* const bytes = reinterpret_cast<std::int8_t*>(sums + rows);
+  auto* const of_rows = reinterpret_cast<ByteProduct::Row*>(levels + rows * inner);
+  auto* const bytes = reinterpret_cast<std::int8_t*>(of_rows + rows);
   const Index stride = Layer::row_bytes(inner);
-  const auto offset = static_cast<std::int32_t>(range.zero) - 128;
   std::fill_n(bytes, rows * stride, std::int8_t{0});
   for (Index row = 0; row < rows; ++row) {
+    const ByteRange& range = ranges[row % layer.ranges()];
+    const auto offset = static_cast<std::int32_t>(range.zero) - 128;
     std::int32_t sum = 0;
     for (Index k = 0; k < inner; ++k) {
       const auto value = static_cast<std::int8_t>(static_cast<std::int32_t>(levels[row * inner + k]) + offset);
       bytes[row * stride + k] = value;
       sum += value;
     }
-    sums[row] = sum;
+    of_rows[row] = {sum, -offset, range.scale, 0};
   }
-  kernels.multiply_bytes({rows, columns, inner, bytes, sums, stride, -offset, range.scale, job.b, column_scale,
-                          job.column_bias, job.c, job.c_stride});
+  kernels.multiply_bytes(
+      {rows, columns, inner, bytes, of_rows, stride, job.b, column_scale, job.column_bias, job.c, job.c_stride});
 }
 
 /// What a direction computes with: products of the inputs of a piece, of a step's states, and of the operand of cells
@@ -153,13 +176,14 @@ struct Direction {
     gates.operand = operand, gates.kept = operand + layer.rows * hidden;
   }
 
-  /// The products of the inputs of a piece, which have the range of all.
-  void read_inputs(const Kernels& kernels, const ByteRange& range) const {
-    layer.quantised ? multiply_rounded(kernels, layer, range, of_x, scales, rounding) : kernels.multiply(of_x);
+  /// The products of the inputs of a piece, with the ranges of those of all steps.
+  void read_inputs(const Kernels& kernels, const ByteRange* ranges) const {
+    layer.quantised ? multiply_rounded(kernels, layer, ranges, of_x, scales, rounding) : kernels.multiply(of_x);
   }
 
-  /// A step of all rows that are there: position t of a piece whose outputs begin at y, so far from row to row.
-  void step(const Kernels& kernels, Index t, float* y, Index y_stride, const auto& is_there) {
+  /// A step of all rows that are there: position t of a piece whose outputs begin at y, so far from row to row. Writes
+  /// the `ranges` of states.
+  void step(const Kernels& kernels, Index t, ByteRange* ranges, float* y, Index y_stride, const auto& is_there) {
     const Index rows = layer.rows, hidden = layer.hidden, units = layer.units;
     const auto each_row = [&](CellGates::Run run) {
       for (Index row = 0; row < rows; ++row) {
@@ -173,7 +197,8 @@ struct Direction {
       }
     };
     if (layer.quantised) {
-      multiply_rounded(kernels, layer, byte_range(kernels, rows * hidden, states), of_h, scales + units, rounding);
+      find_ranges(kernels, layer, 1, hidden, states, ranges);
+      multiply_rounded(kernels, layer, ranges, of_h, scales + units, rounding);
     } else {
       kernels.multiply(of_h);
       of_h.backwards = !of_h.backwards;
@@ -189,9 +214,9 @@ struct Direction {
 void run_recurrent(const Step& step, const Memory& memory) {
   const auto& layer = *static_cast<const Layer*>(step.plan.get());
   const Index rows = layer.rows, width = layer.directions * layer.hidden;
-  ByteRange range{};
+  auto* const ranges = reinterpret_cast<ByteRange*>(step.spare(memory) + layer.ranges_place);
   if (layer.quantised) {
-    range = byte_range(memory.kernels, layer.steps * rows * layer.input, step.floats(kRecurrentX, memory));
+    find_ranges(memory.kernels, layer, layer.steps, layer.input, step.floats(kRecurrentX, memory), ranges);
   }
   for (Index d = 0; d < layer.directions; ++d) {
     const bool reverse = layer.reverse || d == 1;
@@ -203,11 +228,11 @@ void run_recurrent(const Step& step, const Memory& memory) {
       const Index first = reverse ? layer.steps - begin - steps : begin;
       direction.of_x.a = step.floats(kRecurrentX, memory) + first * rows * layer.input;
       direction.of_x.rows = steps * rows;
-      direction.read_inputs(memory.kernels, range);
+      direction.read_inputs(memory.kernels, ranges);
       for (Index i = 0; i < steps; ++i) {
         const Index t = reverse ? steps - 1 - i : i;
         float* const y = step.result(0, memory) + (first + t) * rows * width + d * layer.hidden;
-        direction.step(memory.kernels, t, y, width, [&](Index row, float* of_row) {
+        direction.step(memory.kernels, t, ranges + layer.ranges(), y, width, [&](Index row, float* of_row) {
           return takes_part(step, memory, layer, first + t, row, of_row);
         });
       }
@@ -303,6 +328,7 @@ Status read_sizes(const Preparation& p, Layer& layer) {
                     text_of(p.shape(kRecurrentWeightIh)) + " do not have three axes");
   }
   layer.steps = p.extent(kRecurrentX, 0), layer.rows = p.extent(kRecurrentX, 1), layer.input = p.extent(kRecurrentX, 2);
+  if (!kIsRuntime && p.integer("quantised", 0) == 2) layer.each_row = true;
   layer.hidden = p.extent(kRecurrentWeightIh, 1) / layer.cell.gates, layer.units = layer.cell.gates * layer.hidden;
   if (layer.hidden >= 1 && layer.input >= 1) return {};
   return p.refuse("weights of shape " + text_of(p.shape(kRecurrentWeightIh)) + " leave no inputs or no units");
@@ -341,7 +367,7 @@ Status check_sizes(const Preparation& p, Layer& layer) {
   }
   layer.scale = behind + 2;
   for (const std::size_t read : {behind + 2, behind + 3}) PENSTOCK_TRY(check_weights(p, read, {d, layer.units}));
-  layer.bytes = layer.quantised && fit_bytes(p, layer);
+  layer.bytes = !kIsRuntime && layer.quantised && fit_bytes(p, layer);
   if (layer.learnt > 0 && !p.has(kRecurrentBiasIh)) return p.refuse("the learnt vectors of its cell are missing");
   return {};
 }
@@ -350,8 +376,8 @@ Status check_sizes(const Preparation& p, Layer& layer) {
 void pack(const Preparation& p, Layer& layer, AlignedVector<float>& packed) {
   const Index panel = p.kernels().panel_columns, units = layer.units, first = layer.first_units();
   const auto room = [&](Index columns, Index inner) {
-    return static_cast<std::size_t>(layer.bytes ? p.kernels().byte_panels(inner, columns)
-                                                : (columns + panel - 1) / panel * panel * inner);
+    if (!kIsRuntime && layer.bytes) return static_cast<std::size_t>(p.kernels().byte_panels(inner, columns));
+    return static_cast<std::size_t>((columns + panel - 1) / panel * panel * inner);
   };
   layer.recurrent = room(units, layer.input);
   layer.second = layer.recurrent + room(first, layer.hidden);
@@ -363,7 +389,7 @@ void pack(const Preparation& p, Layer& layer, AlignedVector<float>& packed) {
     float* const to = packed.data() + direction * static_cast<Index>(layer.weights);
     const auto pack_rows = [&](std::size_t read, Index inner, Index begin, Index end, std::size_t place) {
       const float* const from = p.known_floats(read) + (direction * units + begin) * inner;
-      if (layer.bytes) return p.kernels().pack_bytes(inner, end - begin, from, to + place);
+      if (!kIsRuntime && layer.bytes) return p.kernels().pack_bytes(inner, end - begin, from, to + place);
       StridedLoop loop;
       loop.add(inner, {end - begin, 1, 0, 0});
       loop.add(end - begin, {1, inner, 0, 0});
@@ -436,7 +462,10 @@ Status prepare_recurrent(Preparation& p) {
   layer->piece = std::clamp<Index>(rows_of_piece / std::max<Index>(rows, 1), 1, std::max<Index>(layer->steps, 1));
   Index spare = rows * (states * hidden + (layer->piece + 1) * layer->units);
   if (layer->cell.run_first != nullptr) spare += rows * (1 + layer->cell.first) * hidden;
-  if (layer->quantised) spare += layer->rounding();
+  if (layer->quantised) {
+    layer->ranges_place = spare + layer->rounding();
+    spare = layer->ranges_place + 2 * layer->ranges() * kFloatsOfRange;
+  }
   p.run(&run_recurrent, static_cast<std::size_t>(spare) * sizeof(float));
   pack(p, *layer, p.step.packed.own());
   return {};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -42,21 +43,27 @@ TEST_P(ByteProducts, AreThoseOfIntegers) {
         kernels.pack_bytes(inner, columns, b.data(), panels.data());
         const Index stride = (inner + 3) / 4 * 4;
         std::vector<std::int8_t> bytes(rows * stride);
-        std::vector<std::int32_t> sums(rows);
+        std::vector<ByteProduct::Row> of_rows(rows);
+        for (Index row = 0; row < rows; ++row) {
+          const auto number = static_cast<std::int32_t>(row);
+          of_rows[row] = {0, 37 - number, 0.25f * static_cast<float>(1 + row), 1000 * number - 9};
+        }
         for (Index i = 0; i < rows * inner; ++i) {
           bytes[i / inner * stride + i % inner] = static_cast<std::int8_t>(a[i]);
-          sums[i / inner] += static_cast<std::int32_t>(a[i]);
+          of_rows[i / inner].sum += static_cast<std::int32_t>(a[i]);
         }
         const std::vector<float> scale = whole(columns, 1, 3), bias = whole(columns, -9, 4);
-        kernels.multiply_bytes({rows, columns, inner, bytes.data(), sums.data(), stride, 37, 0.25f, panels.data(),
-                                scale.data(), bias.data(), c.data(), columns});
+        kernels.multiply_bytes({rows, columns, inner, bytes.data(), of_rows.data(), stride, panels.data(), scale.data(),
+                                bias.data(), c.data(), columns});
         for (Index i = 0; i < rows * columns; ++i) {
           const Index row = i / columns, column = i % columns;
-          std::int64_t sum = 0;
+          std::int64_t sum = of_rows[row].more;
           for (Index k = 0; k < inner; ++k) {
-            sum += static_cast<std::int64_t>((a[row * inner + k] + 37) * b[column * inner + k]);
+            sum += (static_cast<std::int64_t>(a[row * inner + k]) + of_rows[row].shift) *
+                   static_cast<std::int64_t>(b[column * inner + k]);
           }
-          ASSERT_EQ(c[i], bias[column] + static_cast<float>(sum) * (0.25f * scale[column])) << rows << columns << inner;
+          ASSERT_EQ(c[i], bias[column] + static_cast<float>(sum) * (of_rows[row].scale * scale[column]))
+              << rows << columns << inner;
         }
       }
     }
@@ -100,6 +107,97 @@ TEST_P(ByteProducts, OfLayersHaveTheBitsOfFloats) {
       float most = 0;
       for (const float value : bytes) most = std::max(most, std::abs(value));
       EXPECT_GT(most, 0.1f);
+    }
+  }
+}
+
+/// x as DynamicQuantizeLinear has it, without its zero point.
+std::vector<Index> levels_of(const std::vector<float>& x) {
+  const float low = std::min(0.0f, *std::ranges::min_element(x)), high = std::max(0.0f, *std::ranges::max_element(x));
+  const float scale = (high - low) / 255.0f, zero = std::nearbyint(-low / scale);
+  std::vector<Index> levels;
+  for (const float value : x) {
+    levels.push_back(static_cast<Index>(std::clamp(std::nearbyint(value / scale), -zero, 255 - zero)));
+  }
+  return levels;
+}
+
+constexpr Index kZeroOfWeights = 121;
+
+/// A product of x and bytes: an integer, and its sum with a bias as a float.
+Maker quantised_product(const char* op, const Shape& x, const Shape& w, const Shape& bias, std::vector<Index>& weights,
+                        const std::vector<Attribute>& attributes) {
+  Maker maker;
+  weights.clear();
+  std::vector<std::int32_t> biases;
+  for (Index i = 0; i < count(w); ++i) weights.push_back((i * 2654435761 >> 3) & 255);
+  for (Index i = 0; i < count(bias); ++i) biases.push_back(static_cast<std::int32_t>(1000 * i - 777));
+  const int bytes = maker.node("DynamicQuantizeLinear", {maker.input("x", x)}, {}, 3);
+  const auto constant = [&](const Shape& shape, const std::vector<Index>& values) {
+    return maker.constant(tensor(Type::u8, shape, std::vector<std::uint8_t>(values.begin(), values.end())));
+  };
+  const int product =
+      maker.node(op, {bytes, constant(w, weights), bytes + 2, constant({}, {kZeroOfWeights})}, attributes);
+  const int sum = maker.node("Add", {product, maker.constant(tensor(Type::i32, bias, biases))});
+  maker.output(product);
+  maker.output(maker.node("Cast", {sum}, {{"to", {1}}}));
+  return maker;
+}
+
+TEST_P(ByteProducts, OfConvolutionsAreThoseOfIntegers) {
+  const Index channels = 17, maps = 21, h = 6, w = 9;
+  for (const Index stride : {1, 2}) {
+    const Index images = 2, size = 3, dilation = 3 - stride;
+    const Index out_h = (h + 1 - dilation * 2) / stride + 1, out_w = (w - dilation * 2) / stride + 1;
+    std::vector<Index> weights;
+    const Maker maker =
+        quantised_product("ConvInteger", {images, channels, h, w}, {maps, channels, size, size}, {maps, 1, 1}, weights,
+                          {{"pads", {1, 0, 1, 1}}, {"strides", {stride, stride}}, {"dilations", {dilation, dilation}}});
+    Running running(maker.network, {{images, channels, h, w}});
+    ASSERT_TRUE(running.status.ok()) << running.status.text;
+    const Tensor x = noise({images, channels, h, w}, 5);
+    running.set(0, x);
+    running.run();
+    const std::vector<Index> levels = levels_of(x.as<float>());
+    const auto whole = running.output(0).as<std::int32_t>();
+    const auto sums = running.output(1).as<float>();
+    ASSERT_EQ(static_cast<Index>(whole.size()), images * maps * out_h * out_w);
+    for (Index i = 0; i < static_cast<Index>(whole.size()); ++i) {
+      const Index column = i % out_w, row = i / out_w % out_h, map = i / out_w / out_h % maps;
+      const Index image = i / out_w / out_h / maps;
+      Index sum = 0;
+      for (Index k = 0; k < channels * size * size; ++k) {
+        const Index y = row * stride + k / size % size * dilation - 1, z = column * stride + k % size * dilation;
+        if (y < 0 || y >= h || z < 0 || z >= w) continue;
+        sum += levels[((image * channels + k / size / size) * h + y) * w + z] *
+               (weights[map * channels * size * size + k] - kZeroOfWeights);
+      }
+      ASSERT_EQ(whole[i], sum) << "stride " << stride << ", result " << i;
+      ASSERT_EQ(sums[i], static_cast<float>(sum + 1000 * map - 777)) << "stride " << stride << ", result " << i;
+    }
+  }
+}
+
+TEST_P(ByteProducts, OfMatricesAreThoseOfIntegers) {
+  for (const Index rows : {1, 70}) {
+    const Index inner = 37, columns = 90;
+    std::vector<Index> weights;
+    const Maker maker = quantised_product("MatMulInteger", {2, rows, inner}, {inner, columns}, {columns}, weights, {});
+    Running running(maker.network, {{2, rows, inner}});
+    ASSERT_TRUE(running.status.ok()) << running.status.text;
+    const Tensor x = noise({2, rows, inner}, 5);
+    running.set(0, x);
+    running.run();
+    const std::vector<Index> levels = levels_of(x.as<float>());
+    const auto whole = running.output(0).as<std::int32_t>();
+    const auto sums = running.output(1).as<float>();
+    for (Index i = 0; i < 2 * rows * columns; ++i) {
+      Index sum = 0;
+      for (Index k = 0; k < inner; ++k) {
+        sum += levels[i / columns * inner + k] * (weights[k * columns + i % columns] - kZeroOfWeights);
+      }
+      ASSERT_EQ(whole[i], sum) << rows << " rows, result " << i;
+      ASSERT_EQ(sums[i], static_cast<float>(sum + 1000 * (i % columns) - 777)) << rows << " rows, result " << i;
     }
   }
 }
