@@ -17,6 +17,7 @@
 #include "io/status_error.h"
 #include "network/input_shapes.h"
 #include "network/network_reader.h"
+#include "network/row_ranges.h"
 #include "network/session.h"
 #include "network/spectrum.h"
 #include "penstock/file_writer.h"
@@ -89,6 +90,16 @@ struct Network::Impl {
     }
   }
 
+  /// Returns the shapes of all inputs of the network.
+  std::vector<network::Shape> complete(const NetworkShapes& shapes) const {
+    std::vector<network::InputShape> given;
+    for (const auto& [name, shape] : shapes) given.push_back({name, shape});
+    std::vector<network::Shape> all;
+    require_ok(network::complete_shapes(*network, given, all), source);
+    return all;
+  }
+  std::string source_name() const { return source.substr(0, source.size() - 2); }
+
  private:
   const network::Value& value(int number) const { return network->values[static_cast<std::size_t>(number)]; }
   Index delay_of(int number) const {
@@ -147,8 +158,15 @@ void save_rtneural(const Network& network, const std::string& path) { write_file
 void Network::save(const std::string& path) const { io::write_network(path, *impl_->network); }
 
 Network Network::with_int8(std::span<const std::string> layers) const {
-  const std::string source = impl_->source.substr(0, impl_->source.size() - 2);
-  return Network(std::make_shared<const Impl>(io::with_int8(*impl_->network, layers), source));
+  return Network(std::make_shared<const Impl>(io::with_int8(*impl_->network, layers), impl_->source_name()));
+}
+
+Network Network::with_row_ranges(const NetworkShapes& one, const NetworkShapes& two) const {
+  if (!network::has_ranges(*impl_->network)) return *this;
+  choose_kernels();
+  network::Network made = *impl_->network;
+  require_ok(network::give_row_ranges(made, impl_->complete(one), impl_->complete(two)), impl_->source);
+  return Network(std::make_shared<const Impl>(std::move(made), impl_->source_name()));
 }
 
 std::vector<std::string> int8_layers(const Network& network) { return io::int8_layers(*network.impl_->network); }
@@ -193,7 +211,7 @@ struct NetworkSession::Impl {
   Impl(std::shared_ptr<const Network::Impl> network, const NetworkShapes& shapes, bool by_transforms)
       : of(std::move(network)), transforms(by_transforms) {
     choose_kernels();
-    const std::vector<network::Shape> all = complete(shapes);
+    const std::vector<network::Shape> all = of->complete(shapes);
     const auto prepare_spectrum = transforms ? &network::prepare_spectrum : nullptr;
     require_ok(network::Program::prepare(of->network, all, program, prepare_spectrum), of->source);
     open();
@@ -236,15 +254,6 @@ struct NetworkSession::Impl {
 
  private:
   void open() { require_ok(network::Session::open(program, nullptr, session), of->source); }
-
-  /// Returns the shapes of all inputs of the network.
-  std::vector<network::Shape> complete(const NetworkShapes& shapes) const {
-    std::vector<network::InputShape> given;
-    for (const auto& [name, shape] : shapes) given.push_back({name, shape});
-    std::vector<network::Shape> all;
-    require_ok(network::complete_shapes(*of->network, given, all), of->source);
-    return all;
-  }
 };
 
 NetworkSession::NetworkSession(const Network& network, const NetworkShapes& shapes, bool transforms)

@@ -81,8 +81,9 @@ void add_rows(RowsNetwork& rows, std::vector<RowsTensor>& tensors, const Network
   rows.axes[tensor.name] = axis;
 }
 
-/// Finds the rows of a network, and prepares it for one and for two of them: `prepared` has these sessions.
-RowsNetwork find_rows(const Network& network, const NetworkShapes& shapes, std::vector<NetworkSession>& prepared) {
+/// Finds the rows of a network, gives each of them ranges of its own, and prepares the network for one row and for
+/// two: `prepared` has these sessions.
+RowsNetwork find_rows(Network& network, const NetworkShapes& shapes, std::vector<NetworkSession>& prepared) {
   RowsNetwork rows;
   for (const NetworkTensor& input : network.inputs()) add_rows(rows, rows.inputs, input, "input", shapes, network);
   for (const NetworkState& state : network.states()) {
@@ -91,6 +92,7 @@ RowsNetwork find_rows(const Network& network, const NetworkShapes& shapes, std::
   for (const auto& [name, shape] : shapes) {
     require(rows.alone.contains(name), "shapes: there is no input or state {}", in_quotes(name));
   }
+  network = network.with_row_ranges(rows.shapes(1), rows.shapes(2));
   for (const Index count : {1, 2}) prepared.emplace_back(network, rows.shapes(count), true);
   const NetworkSession &one = prepared[0], &two = prepared[1];
   for (std::size_t i = 0; i < one.outputs().size(); ++i) {
@@ -203,9 +205,10 @@ void require_independent(NetworkPoolRows& pair, const PoolForm& form) {
 
 }  // namespace
 
-PoolForm form_of(const Network& network, const NetworkShapes& shapes, Index capacity) {
+PoolForm form_of(const Network& given, const NetworkShapes& shapes, Index capacity) {
   // Threads share what was prepared.
   const auto sessions = std::make_shared<std::vector<NetworkSession>>();
+  Network network = given;
   const auto rows = std::make_shared<const RowsNetwork>(find_rows(network, shapes, *sessions));
   PoolForm form;
   form.inputs = values_of(rows->inputs);

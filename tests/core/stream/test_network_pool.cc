@@ -82,6 +82,74 @@ TEST(NetworkPool, EverySessionAnswersAsOneByItself) {
   EXPECT_EQ(outputs, alone(*twins[7], {0.1f, 0.2f, 0.3f}));
 }
 
+/// Multiplies bytes with ranges of whole batches: x [rows, 3, 5] and two states, one of them before a MatMulInteger,
+/// the others of a DynamicQuantizeLSTM whose batch is axis 1; z comes of a ConvInteger.
+Network with_dynamic_ranges() {
+  constexpr Index hidden = 6, units = 4 * hidden;
+  const auto bytes = [](const std::string& name, const std::vector<Index>& shape, Index seed) {
+    Index count = 1;
+    for (const Index extent : shape) count *= extent;
+    std::vector<Index> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = (static_cast<Index>(i) * 77 + seed) % 255 - 127;
+    return integers(name, shape, values, kInt8);
+  };
+  const auto floats = [](const std::string& name, const std::vector<Index>& shape, float value) {
+    return tensor(name, shape, std::vector<float>(static_cast<std::size_t>(shape.empty() ? 1 : shape[0]), value));
+  };
+  const Names of_layer = {"turned", "W", "R", "", "", "h", "c", "", "Ws", "Wz", "Rs", "Rz"};
+  return imported(model({
+      {value("x", {-1, 3, 5}), value("s", {-1, 3, 5}), value("h", {1, -1, hidden}), value("c", {1, -1, hidden})},
+      {node("Add", {"x", "s"}, {"sum"}), node("DynamicQuantizeLinear", {"sum"}, {"q", "scale", "zero"}),
+       node("MatMulInteger", {"q", "w", "zero"}, {"p"}), node("Cast", {"p"}, {"pf"}, {attribute("to", kFloat)}),
+       node("Mul", {"scale", "ws"}, {"both"}), node("Mul", {"pf", "both"}, {"y"}), node("Tanh", {"y"}, {"next_s"}),
+       node("Transpose", {"y"}, {"turned"}, {attribute("perm", std::vector<Index>{1, 0, 2})}),
+       node("DynamicQuantizeLSTM", of_layer, {"all", "next_h", "next_c"}, {attribute("hidden_size", hidden)},
+            "com.microsoft"),
+       node("DynamicQuantizeLinear", {"y"}, {"qy", "scale_y", "zero_y"}),
+       node("ConvInteger", {"qy", "k", "zero_y"}, {"conv"}), node("Cast", {"conv"}, {"cf"}, {attribute("to", kFloat)}),
+       node("Mul", {"cf", "scale_y"}, {"z"})},
+      {bytes("w", {5, 5}, 3), floats("ws", {5}, 0.01f), bytes("W", {1, 5, units}, 5), bytes("R", {1, hidden, units}, 9),
+       floats("Ws", {1}, 0.01f), integers("Wz", {1}, {0}, kInt8), floats("Rs", {1}, 0.01f),
+       integers("Rz", {1}, {0}, kInt8), bytes("k", {2, 3, 3}, 4)},
+      {value("all", {3, 1, -1, hidden}), value("z", {-1, 2, 3}), value("next_s", {-1, 3, 5}),
+       value("next_h", {1, -1, hidden}), value("next_c", {1, -1, hidden})},
+  }));
+}
+
+TEST(NetworkPool, EveryRowHasItsOwnDynamicRange) {
+  const Network network = with_dynamic_ranges();
+  const NetworkShapes one = {{"x", {1, 3, 5}}};
+  constexpr Index rows = 21;
+  const auto count = static_cast<std::size_t>(rows);
+  SessionPool pool(network, one, rows, {.threads = 1});
+  Random random(8);
+  std::vector<PooledSession> sessions;
+  std::vector<std::unique_ptr<NetworkSession>> twins;
+  for (Index i = 0; i < rows; ++i) {
+    sessions.push_back(pool.open());
+    twins.push_back(std::make_unique<NetworkSession>(network, one));
+  }
+  const auto width = static_cast<std::size_t>(pool.outputs());
+  ASSERT_EQ(width, 18U + 6U);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<float> x, outputs(count * width);
+    for (std::size_t i = 0; i < 15 * count; ++i) {
+      x.push_back(static_cast<float>(random.normal() * static_cast<double>(i / 15)));  // other rows, other ranges
+    }
+    ASSERT_TRUE(pool.push(sessions, x, outputs).empty());
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto from = x.begin() + static_cast<std::ptrdiff_t>(15 * i);
+      const std::vector<float> expected = alone(*twins[i], {from, from + 15});
+      ASSERT_TRUE(std::ranges::equal(std::span(outputs).subspan(width * i, width), expected))
+          << "step " << step << ", row " << i;
+      const std::vector<float> state = pool.state(sessions[i]);
+      const std::vector<std::byte> its = twins[i]->state();
+      ASSERT_EQ(state.size() * sizeof(float), its.size());
+      ASSERT_EQ(std::memcmp(state.data(), its.data(), its.size()), 0) << "step " << step << ", row " << i;
+    }
+  }
+}
+
 TEST(NetworkPool, AFailureIsOfOneSession) {
   const Network network = swapping();
   SessionPool pool(network, {{"x", {1, 3}}}, 20, {.threads = 1});
@@ -122,6 +190,13 @@ TEST(NetworkPool, RefusesNetworksWithoutRows) {
                           {integers("axis", {1}, {0})},
                           {value("y", {-1, 3})}})),
           {{"x", {1, 3}}});
+  refuses(ErrorCode::unsupported, "one range for all rows: the input has shape [6] for one row and [12] for two",
+          imported(model({{value("x", {-1, 6})},
+                          {node("Reshape", {"x", "flat"}, {"r"}), node("DynamicQuantizeLinear", {"r"}, {"q", "t", "o"}),
+                           node("DequantizeLinear", {"q", "t", "o"}, {"d"}), node("Reshape", {"d", "pairs"}, {"y"})},
+                          {integers("flat", {1}, {-1}), integers("pairs", {2}, {-1, 6})},
+                          {value("y", {-1, 6})}})),
+          {{"x", {1, 6}}});
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ network::Network io::read_network(const SafetensorsFile&) { no_networks(); }
 
 void Network::save(const std::string&) const { no_networks(); }
 Network Network::with_int8(std::span<const std::string>) const { no_networks(); }
+Network Network::with_row_ranges(const NetworkShapes&, const NetworkShapes&) const { no_networks(); }
 const std::vector<NetworkTensor>& Network::inputs() const { no_networks(); }
 const std::vector<NetworkTensor>& Network::outputs() const { no_networks(); }
 const std::vector<NetworkState>& Network::states() const { no_networks(); }
