@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import subprocess
+import time
 
 import numpy
 import pytest
@@ -11,6 +12,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 ours = pytest.importorskip("penstock.torch", reason="PyTorch is too old")
+
+from torch.distributed import checkpoint as dcp  # noqa: E402
 
 from penstock.torch import _library as library  # noqa: E402
 from penstock.torch import train as command_line  # noqa: E402
@@ -340,6 +343,23 @@ def test_a_return_to_a_good_state_takes_the_average_along(text, monkeypatch):
     assert run(ours.fit, text, steps=125, average=0.9, learning_rate=0.01)[1].last.rollbacks == 1
     assert averages["after"][0] == averages[100][0] == 100
     assert all(torch.equal(a, b) for a, b in zip(averages["after"][1], averages[100][1]))
+
+
+def test_a_checkpoint_written_beside_the_training_is_that_of_its_step(text, tmp_path, monkeypatch):
+    kept = {}
+
+    def save_if_due(self):
+        if self.step == 5:
+            kept.update({name: t.detach().clone() for name, t in self.tensors().items()})
+            self.save(wait=False)
+
+    save = dcp.save
+    monkeypatch.setattr(trainer.Trainer, "_save_if_due", save_if_due)
+    monkeypatch.setattr(dcp, "save", lambda *given, **named: time.sleep(0.5) or save(*given, **named))  # steps go on
+    run(ours.fit, text, checkpoint=tmp_path / "run")
+    got = {name: torch.zeros_like(t) for name, t in kept.items()}
+    dcp.load(got, checkpoint_id=tmp_path / "run" / "step-000000005", no_dist=True)
+    assert all(torch.equal(got[name], t) for name, t in kept.items()) and "optimizer.head.weight.exp_avg" in kept
 
 
 def test_checkpoints_that_are_not_there(text, tmp_path):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint.staging import AsyncStager, DefaultStager, StagingOptions
 
 from ...errors import BadInput, Incompatible, InvalidArgument, IoFailure
 from .group import RankFailure
@@ -24,19 +25,6 @@ if TYPE_CHECKING:
 _FORMAT = 1
 _NOTES = "run.json"
 _COMPLETE = ".metadata"  # which torch.distributed.checkpoint writes last
-
-
-class _Copied(AsyncStager):
-    """A stager of torch.distributed.checkpoint for tensors that are copies in the host's memory."""
-
-    _synchronize_after_execute = False
-
-    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        """Returns what it is given."""
-        return state_dict
-
-    def close(self) -> None:
-        """Has nothing to close."""
 
 
 def _alike(copy, tensor):
@@ -54,8 +42,8 @@ class Checkpoints:
 
     def __init__(self, folder: str, keep: int, group: Group) -> None:
         self.folder, self._keep, self._group = folder, keep, group
-        self._running: tuple[Future[Any], str] | None = None
-        self._stager: AsyncStager = _Copied()
+        self._writer = ThreadPoolExecutor(1, "penstock-checkpoint")
+        self._running: Future[str] | None = None
         self._copies: dict[str, torch.Tensor] = {}  # written over by the next checkpoint: new memory takes longer
         if os.path.exists(folder) and not os.path.isdir(folder):
             raise InvalidArgument(
@@ -111,21 +99,30 @@ class Checkpoints:
         begun = self._begin(path, notes)
         if begun:
             return begun
-        alone = self._group.size == 1
-        if alone:  # the writing thread would warn that there is only one rank
-            warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        if self._group.device.type == "cuda":  # a thread copies to the host; some versions close a stager after one use
-            self._stager = DefaultStager(StagingOptions(False, False, True, True))
-        saving = dcp.async_save(self._owned(tensors), checkpoint_id=path, process_group=self._group.files,
-                                async_stager=self._stager, no_dist=alone)  # fmt: skip
-        self._running = (getattr(saving, "upload_completion", saving), path)
+        self._running = self._writer.submit(self._write, path, self._owned(tensors))
         return self.finish() if wait else error
+
+    def _write(self, path, tensors):
+        """Writes a checkpoint and removes old ones, on a thread. Returns why it could not."""
+        alone, error = self._group.size == 1, ""
+        if alone:  # PyTorch warns that there is only one rank
+            warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        try:
+            with _beside(self._group.device):
+                dcp.save(tensors, checkpoint_id=path, process_group=self._group.files, no_dist=alone)
+        except (Exception, dcp.CheckpointException) as failure:  # which is no Exception
+            error = self._text(path, _first_failure(failure, self._group))
+        if self._group.rank == 0 and error:
+            shutil.rmtree(path, ignore_errors=True)
+        elif self._group.rank == 0:
+            self._remove_old()
+        return error
 
     def _owned(self, tensors):
         """Returns copies of the tensors, which the next step changes."""
         if self._group.device.type == "cuda":
             copies = {name: t.detach().clone() for name, t in tensors.items()}
-            torch.cuda.current_stream().synchronize()  # the stager's stream does not wait for them
+            torch.cuda.current_stream().synchronize()  # the thread's stream does not wait for them
             return copies
         before = self._copies
         self._copies = {
@@ -149,21 +146,8 @@ class Checkpoints:
 
     def finish(self) -> str:
         """Waits for the checkpoint that is being written. Returns why it could not be; empty if it was. Collective."""
-        if self._running is None:
-            return ""
-        (future, path), self._running = self._running, None
-        try:
-            future.result()
-            error = ""
-        except (Exception, dcp.CheckpointException) as failure:  # which is no Exception
-            error = self._text(path, _first_failure(failure, self._group))
-        self._stager.close()
-        if self._group.rank == 0:
-            if error:
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                self._remove_old()
-        return error
+        running, self._running = self._running, None
+        return "" if running is None else running.result()
 
     def _text(self, path, why):
         return f"no checkpoint {path}: {why}; make room or give another folder; earlier checkpoints are unharmed"
@@ -218,6 +202,11 @@ class Checkpoints:
     def names(self, path: str) -> set[str]:
         """Returns the names of the tensors of a checkpoint."""
         return set(dcp.FileSystemReader(path).read_metadata().state_dict_metadata)
+
+
+def _beside(device):
+    """Returns a context in which copies from a GPU do not wait for its training, nor training for them."""
+    return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else contextlib.nullcontext()
 
 
 def complete(folder: str) -> list[str]:
