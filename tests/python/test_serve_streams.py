@@ -126,7 +126,7 @@ def test_wrong_requests_are_refused_in_words(forecaster):
     async def run():
         (streams,) = replicas(forecaster, capacity=2, window=2, store=StateStore(3, 60))
         step = lambda name, number, received: refusal(streams.step(name, number, ROW, received))  # noqa: E731
-        assert await step("a", 1, 0) == (410, "stream 'a' is not known: it was closed or forgotten; begin again with step 0")
+        assert await step("a", 1, 0) == (410, "stream 'a' is not known: it was closed or forgotten, or another model served it; begin again with step 0")
         assert await step("", 0, -1) == (422, "the name of a stream must have 1 to 128 printable characters")
         assert await step("a\n", 0, -1) == await step("a" * 129, 0, -1) == await step("", 0, -1)
         assert await step("a", 3, 3) == (422, "received must be in -1 to 2, the number of an earlier step, not 3")
@@ -250,7 +250,9 @@ def test_states_of_another_model_are_refused(forecaster, language):
         assert (await refusal(texts.step("a", 1, [65, 256], 0))) == (422, "tokens must be below 256, not 65 to 256")
         status, text = await refusal(series.step("a", 1, ROW, 0))
         assert status == 409 and "stream 'a' cannot continue: state must hold" in text
-        assert (await refusal(own.step("a", 1, ROW, 0)))[0] == 410
+        status, text = await refusal(own.step("a", 1, ROW, 0))  # another file of a model that could read the state
+        assert status == 410 and "another model served it" in text
+        np.testing.assert_array_equal(await own.step("b", 0, ROW), penstock.Session(forecaster).push(ROW))
         assert len(await push("a", 1, 66, lambda: texts)) == 256
 
     asyncio.run(run())

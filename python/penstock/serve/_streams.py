@@ -202,7 +202,8 @@ class Streams:
         if record is None and number == 0:
             raise Refused(503, f"stream '{stream}' cannot begin: all places of the store are taken; try again later")
         if record is None:
-            raise Refused(410, f"stream '{stream}' is not known: it was closed or forgotten; begin again with step 0")
+            why = "it was closed or forgotten, or another model served it; begin again with step 0"
+            raise Refused(410, f"stream '{stream}' is not known: {why}")
         live = _Live(record.claim, record.next, {})
         live.answers = {n: np.frombuffer(o, np.float32).reshape(-1, self._outputs) for n, o in record.answers.items()}
         self._make_room()
