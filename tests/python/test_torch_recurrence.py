@@ -67,6 +67,42 @@ def test_is_the_layer_without_its_projection(cell, heads, batch_first):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("form", [(), (3,), (3, 7)])
+@pytest.mark.parametrize("cell", LAYERS)
+def test_starts_again_as_the_layer_does(cell, form, batch_first):
+    layer, x, (weight_ih, weight_hh, bias_ih, bias_hh) = problem(cell, 2, torch.float64)
+    restarts = tuple(torch.rand(*form, 14, dtype=torch.float64, requires_grad=True) for _ in range(penstock.reference.CELLS[cell][2]))
+    reset = torch.rand(3, 7) < 0.4
+    inputs = [weight_ih, weight_hh, bias_ih, bias_hh, *restarts]
+    weights = dict(zip(layer._flat_weights_names, inputs[:4]))
+    to = tuple(s.unsqueeze(0) for s in restarts)
+    y, last = torch.func.functional_call(layer, weights, (x,), {"reset_mask": reset, "reset_to": to if len(to) > 1 else to[0]})
+    last = last.squeeze(0) if isinstance(last, torch.Tensor) else tuple(s.squeeze(0) for s in last)
+    want = results(y, last, (), inputs)
+    swap = (lambda t: t) if batch_first else (lambda t: t.transpose(0, 1))
+    y, last = recurrence(
+        swap(x @ weight_ih.T), weight_hh, bias_ih, cell=cell, bias_hh=bias_hh, reset_mask=swap(reset),
+        reset_to=restarts if len(restarts) > 1 else restarts[0], batch_first=batch_first,
+    )  # fmt: skip
+    for a, b in zip(results(swap(y), last, (), inputs), want, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
+
+
+def test_states_of_resets_are_checked():
+    wx, weight, state = torch.zeros(2, 5, 12), torch.zeros(12, 4), torch.zeros(2, 4)
+    mask = torch.zeros(2, 5, dtype=torch.bool)
+
+    def refused(why, **more):
+        with pytest.raises((ValueError, RuntimeError), match=why):
+            recurrence(wx, weight, cell="gru", **more)
+
+    refused("reset_to needs reset_mask", reset_to=state)
+    refused("and no lengths", reset_to=state, reset_mask=mask, lengths=[5, 2])
+    refused("must hold the 1 states of cell 'gru', not 2", reset_to=(state, state), reset_mask=mask)
+    refused(r"reset_to must be \[H\], .* = \[4\] or \[2, 4\] or \[2, 5, 4\], not \[3, 4\]", reset_to=torch.zeros(3, 4), reset_mask=mask)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("cell", LAYERS)
 def test_types(cell, dtype):

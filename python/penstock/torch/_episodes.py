@@ -2,6 +2,7 @@
 
 import torch
 
+from .._cell_forms import starts_again_on_gpu
 from ._checks import check_flags, check_state_types
 
 
@@ -68,12 +69,11 @@ def _of_episodes(states, rows, steps):
     return states[:, rows] if states.dim() == 3 else states[:, rows, steps]
 
 
-def restarts_of(stack, reset_to, x):
+def restarts_of(restarts, layers, sizes, x):
     """Checks the states of resets of a call over x [B, T, I], and returns them as a tuple whose tensors have the same
-    axes: [L, H], [L, B, H] or [L, B, T, H]."""
-    restarts = stack._as_tuple(reset_to, "reset_to")
-    layers, (rows, steps, _) = stack.num_layers, x.shape
-    for size, state in zip(stack._state_sizes(), restarts):
+    axes: [L, H], [L, B, H] or [L, B, T, H]. `sizes` has H of each state."""
+    rows, steps, _ = x.shape
+    for size, state in zip(sizes, restarts):
         forms = (layers, size), (layers, rows, size), (layers, rows, steps, size)
         if state.shape not in forms:
             wanted, shape = " or ".join(str(list(form)) for form in forms), list(state.shape)
@@ -88,6 +88,11 @@ def restarts_of(stack, reset_to, x):
             s.reshape(layers, *s.shape[1:-1], *[1] * (most - s.dim()), -1).expand(-1, *axes, -1) for s in restarts
         )
     return restarts
+
+
+def kernels_start_again(cell, head, device):
+    """Returns whether the kernels of a device start rows again at given states; `head` is the number of units."""
+    return device.type != "cuda" or starts_again_on_gpu(cell, head, torch.cuda.get_device_capability(device)[0])
 
 
 def divided(states, count):

@@ -4,6 +4,7 @@ import torch
 
 from .._cell_forms import CELLS
 from ._checks import check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
+from ._episodes import before_step, kernels_start_again, restarts_of
 from ._ops import autocast_sequence, run_layers
 
 
@@ -30,8 +31,25 @@ def _sizes(cell, wx, weight_hh):
     return hidden
 
 
+def _restarts(reset_to, reset_mask, lengths, cell, head, wx, sizes):
+    """Returns the states of resets [1, H], [1, B, H] or [1, B, T, H] of a call over wx [B, T, G * H]."""
+    if reset_mask is None or lengths is not None:
+        raise ValueError("reset_to needs reset_mask, which says where the states start again, and no lengths")
+    if not kernels_start_again(cell, head, wx.device):
+        raise ValueError(f"reset_to of cell {cell!r} needs a layer of penstock.torch on this GPU: it runs parts as rows")
+    restarts = (reset_to,) if isinstance(reset_to, torch.Tensor) else tuple(reset_to)
+    if len(restarts) != len(sizes):
+        raise ValueError(f"reset_to must hold the {len(sizes)} states of cell {cell!r}, not {len(restarts)}")
+    for state, size in zip(restarts, sizes):
+        forms = [size], [len(wx), size], [len(wx), wx.shape[1], size]
+        if list(state.shape) not in forms:
+            wanted, shape = " or ".join(map(str, forms)), list(state.shape)
+            raise RuntimeError(f"reset_to must be [H], [B, H] or [B, T, H] = {wanted}, not {shape}")
+    return restarts_of(tuple(s.unsqueeze(0) for s in restarts), 1, sizes, wx)
+
+
 def recurrence(
-    wx, weight_hh, bias=None, state=None, *, cell="lstm", bias_hh=None, lengths=None, reset_mask=None,
+    wx, weight_hh, bias=None, state=None, *, cell="lstm", bias_hh=None, lengths=None, reset_mask=None, reset_to=None,
     every_state=False, batch_first=True,
 ):  # fmt: skip
     """Runs one layer over ``wx = x @ weight_ih.T`` and returns ``(y, state)``: FlashRNN's call, with gradients.
@@ -47,7 +65,10 @@ def recurrence(
         cell: ``"lstm"``, ``"gru"``, ``"elman"``, ``"slstm"``, or a cell of your own with a recurrent matrix.
         bias_hh: ``[G * H]``, added to the product of ``weight_hh``. It differs from ``bias`` for a GRU. Needs ``bias``.
         lengths: int64 ``[B]`` or a list of B integers: number of steps of each row. None: all rows have T steps.
-        reset_mask: bool, with the first two axes of ``wx``. True resets the states to zero before this step.
+        reset_mask: bool, with the first two axes of ``wx``. True resets the states before this step.
+        reset_to: The states that ``reset_mask`` starts again with, instead of zeros: one for all rows ``[H]``, one for
+            each ``[B, H]``, or one for each step ``[B, T, H]``, read where a row starts again. For cells with several
+            states a tuple of them. They get gradients. Excludes ``lengths``.
         every_state: True: also returns the other states after each step.
         batch_first: False: sequences are ``[T, B, ...]``.
 
@@ -82,11 +103,19 @@ def recurrence(
     if reset_mask is not None:
         check_reset_mask(reset_mask, wx.shape[:2], wx.device)
         reset_mask = reset_mask if batch_first else reset_mask.t()
+    states = tuple(s.unsqueeze(0) for s in states)
+    if reset_to is not None:
+        by_rows = wx if batch_first else wx.transpose(0, 1)
+        restarts = _restarts(reset_to, reset_mask, lengths, cell, weight_hh.shape[-1], by_rows, [hidden] * count)
+        if wx.is_cuda and by_rows.shape[1] == 1:
+            states, reset_mask = before_step(states, restarts, reset_mask), None
+        elif reset_mask.numel():
+            states = (*(states or [None] * count), *restarts)
     # A weight_ih without columns tells the op that its input is W x.
     weights = [weight_hh.new_empty(wx.shape[-1], 0), weight_hh, *(b for b in (bias, bias_hh) if b is not None)]
     wx = autocast_sequence(wx)
     form = (cell, 1, False, batch_first, every_state)
-    y, *last = run_layers(wx, weights, tuple(s.unsqueeze(0) for s in states), (lengths, None, reset_mask), *form)
+    y, *last = run_layers(wx, weights, states, (lengths, None, reset_mask), *form)
     others = ()
     if every_state:
         others = (tuple(last.pop().to(y.dtype).unflatten(-1, (count - 1, hidden)).unbind(-2)),)

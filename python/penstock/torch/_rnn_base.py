@@ -8,10 +8,10 @@ from torch.nn import functional
 from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
-from .._cell_forms import CELLS, starts_again_on_gpu
+from .._cell_forms import CELLS
 from .._keywords import check_unknown
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
-from ._episodes import before_step, restarts_of, run_episodes, with_restarts
+from ._episodes import before_step, kernels_start_again, restarts_of, run_episodes, with_restarts
 from ._cell_names import CellNote
 from ._ops import autocast_sequence, run_layers
 from ._projection import run_projected
@@ -88,7 +88,9 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
         if reset_mask is not None:
             check_reset_mask(reset_mask, input.shape[:2], input.device)
             if reset_to is not None and reset_mask.numel():
-                restarts = restarts_of(self, reset_to, input if self.batch_first else input.transpose(0, 1))
+                restarts = self._as_tuple(reset_to, "reset_to")
+                by_rows = input if self.batch_first else input.transpose(0, 1)
+                restarts = restarts_of(restarts, self.num_layers, self._state_sizes(), by_rows)
                 if input.is_cuda and input.shape[int(self.batch_first)] == 1:
                     states, reset_mask = before_step(states, restarts, reset_mask), None
                 elif not self._starts_again(input.device):
@@ -101,12 +103,9 @@ class RNNBase(CellNote, Foreign, nn.RNNBase):
 
     def _starts_again(self, device):
         """Returns whether the kernels start rows again at given states."""
-        if device.type != "cuda":
-            return True
-        if self._noise and self._noise.steps(self.training) and not CELLS[self._cell()][2]:
+        if device.type == "cuda" and self._noise and self._noise.steps(self.training) and not CELLS[self._cell()][2]:
             return False
-        head = self.hidden_size // self.num_heads
-        return starts_again_on_gpu(self._cell(), head, torch.cuda.get_device_capability(device)[0])
+        return kernels_start_again(self._cell(), self.hidden_size // self.num_heads, device)
 
     def _check_reset_to(self, input, lengths, reset_mask):
         """Raises ValueError for arguments that exclude reset_to."""
