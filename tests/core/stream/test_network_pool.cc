@@ -170,8 +170,9 @@ TEST(NetworkPool, RefusesNetworksWithoutRows) {
   const Network good = swapping();
   refuses(ErrorCode::invalid_argument,
           "input \"x\" must have 2 extents, and 1 as extent 0, that of the rows, not [2, 3]", good, {{"x", {2, 3}}});
-  expect_error(ErrorCode::unsupported, "a pool of networks runs on a CPU, not on cuda",
-               [&] { SessionPool(good, {{"x", {1, 3}}}, 4, {.device = Device::cuda()}); });
+  expect_error(ErrorCode::unsupported, "a pool of networks runs on a CPU, not on cuda", [&] {
+    SessionPool(good, {{"x", {1, 3}}}, 4, {.device = Device::cuda()});
+  });
   refuses(ErrorCode::invalid_argument, "there is no input or state \"w\"", good, {{"w", {1}}});
   refuses(ErrorCode::unsupported, "input \"x\" has a fixed shape",
           imported(model({{value("x", {1, 3})}, {node("Neg", {"x"}, {"y"})}, {}, {value("y", {1, 3})}})), {});

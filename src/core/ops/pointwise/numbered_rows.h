@@ -7,8 +7,8 @@ namespace penstock::ops {
 /// Rows of floats and an array of more rows: number i of `numbers` i32 [B] says which of them corresponds to row i; a
 /// negative one says that none does.
 struct NumberedRows {
-  Index width = 1;                 ///< W
-  Index stride = 1;                ///< Floats from row to row of the array, at least W.
+  Index width = 1;                ///< W
+  Index stride = 1;               ///< Floats from row to row of the array, at least W.
   int alignment = sizeof(float);  ///< Both addresses are multiples of this number of bytes, as the stride is.
 };
 
