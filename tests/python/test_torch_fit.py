@@ -362,6 +362,18 @@ def test_a_checkpoint_written_beside_the_training_is_that_of_its_step(text, tmp_
     assert all(torch.equal(got[name], t) for name, t in kept.items()) and "optimizer.head.weight.exp_avg" in kept
 
 
+def test_a_run_that_fails_waits_for_its_checkpoint(text, tmp_path, monkeypatch):
+    def fail(progress):
+        if progress.step == 2:
+            raise ZeroDivisionError
+
+    save = dcp.save
+    monkeypatch.setattr(dcp, "save", lambda *given, **named: time.sleep(0.5) or save(*given, **named))
+    with pytest.raises(ZeroDivisionError):
+        run(ours.fit, text, checkpoint=tmp_path / "run", checkpoint_every=0, callback=fail)
+    assert [path.name for path in (tmp_path / "run").glob("*/.metadata")] == [".metadata"]
+
+
 def test_checkpoints_that_are_not_there(text, tmp_path):
     with pytest.raises(penstock.IoFailure, match="there is no complete checkpoint in"):
         run(ours.fit, text, checkpoint=tmp_path / "none", resume=True)

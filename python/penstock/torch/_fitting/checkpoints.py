@@ -149,6 +149,10 @@ class Checkpoints:
         running, self._running = self._running, None
         return "" if running is None else running.result()
 
+    def close(self) -> None:
+        """Waits for the checkpoint that is being written if this is the only rank: others may have ended before theirs."""
+        self._writer.shutdown(wait=self._group.size == 1)
+
     def _text(self, path, why):
         return f"no checkpoint {path}: {why}; make room or give another folder; earlier checkpoints are unharmed"
 

@@ -72,6 +72,8 @@ def _fit(model, data, said, group, stop):
     finally:
         trainer.metrics.close()
         trainer.batches.close()
+        if trainer.checkpoints is not None:
+            trainer.checkpoints.close()
 
 
 def _trainer(model, data, options, module, group, stop):
