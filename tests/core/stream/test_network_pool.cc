@@ -82,7 +82,9 @@ TEST(NetworkPool, EverySessionAnswersAsOneByItself) {
   EXPECT_EQ(outputs, alone(*twins[7], {0.1f, 0.2f, 0.3f}));
 }
 
-/// Multiplies bytes with ranges of whole batches: x [rows, 3, 5] and two states, one of them before a MatMulInteger,
+constexpr Index kColumns = 22;  // of dynamic ranges: enough for products of bytes
+
+/// Multiplies bytes with ranges of whole batches: x [rows, 3, 22] and two states, one of them before a MatMulInteger,
 /// the others of a DynamicQuantizeLSTM whose batch is axis 1; z comes of a ConvInteger.
 Network with_dynamic_ranges() {
   constexpr Index hidden = 6, units = 4 * hidden;
@@ -98,7 +100,8 @@ Network with_dynamic_ranges() {
   };
   const Names of_layer = {"turned", "W", "R", "", "", "h", "c", "", "Ws", "Wz", "Rs", "Rz"};
   return imported(model({
-      {value("x", {-1, 3, 5}), value("s", {-1, 3, 5}), value("h", {1, -1, hidden}), value("c", {1, -1, hidden})},
+      {value("x", {-1, 3, kColumns}), value("s", {-1, 3, kColumns}), value("h", {1, -1, hidden}),
+       value("c", {1, -1, hidden})},
       {node("Add", {"x", "s"}, {"sum"}), node("DynamicQuantizeLinear", {"sum"}, {"q", "scale", "zero"}),
        node("MatMulInteger", {"q", "w", "zero"}, {"p"}), node("Cast", {"p"}, {"pf"}, {attribute("to", kFloat)}),
        node("Mul", {"scale", "ws"}, {"both"}), node("Mul", {"pf", "both"}, {"y"}), node("Tanh", {"y"}, {"next_s"}),
@@ -108,19 +111,20 @@ Network with_dynamic_ranges() {
        node("DynamicQuantizeLinear", {"y"}, {"qy", "scale_y", "zero_y"}),
        node("ConvInteger", {"qy", "k", "zero_y"}, {"conv"}), node("Cast", {"conv"}, {"cf"}, {attribute("to", kFloat)}),
        node("Mul", {"cf", "scale_y"}, {"z"})},
-      {bytes("w", {5, 5}, 3), floats("ws", {5}, 0.01f), bytes("W", {1, 5, units}, 5), bytes("R", {1, hidden, units}, 9),
-       floats("Ws", {1}, 0.01f), integers("Wz", {1}, {0}, kInt8), floats("Rs", {1}, 0.01f),
-       integers("Rz", {1}, {0}, kInt8), bytes("k", {2, 3, 3}, 4)},
-      {value("all", {3, 1, -1, hidden}), value("z", {-1, 2, 3}), value("next_s", {-1, 3, 5}),
+      {bytes("w", {kColumns, kColumns}, 3), floats("ws", {kColumns}, 0.01f), bytes("W", {1, kColumns, units}, 5),
+       bytes("R", {1, hidden, units}, 9), floats("Ws", {1}, 0.01f), integers("Wz", {1}, {0}, kInt8),
+       floats("Rs", {1}, 0.01f), integers("Rz", {1}, {0}, kInt8), bytes("k", {2, 3, 7}, 4)},
+      {value("all", {3, 1, -1, hidden}), value("z", {-1, 2, 16}), value("next_s", {-1, 3, kColumns}),
        value("next_h", {1, -1, hidden}), value("next_c", {1, -1, hidden})},
   }));
 }
 
 TEST(NetworkPool, EveryRowHasItsOwnDynamicRange) {
   const Network network = with_dynamic_ranges();
-  const NetworkShapes one = {{"x", {1, 3, 5}}};
+  const NetworkShapes one = {{"x", {1, 3, kColumns}}};
   constexpr Index rows = 21;
   const auto count = static_cast<std::size_t>(rows);
+  constexpr std::size_t of_row = 3 * kColumns;
   SessionPool pool(network, one, rows, {.threads = 1});
   Random random(8);
   std::vector<PooledSession> sessions;
@@ -130,16 +134,16 @@ TEST(NetworkPool, EveryRowHasItsOwnDynamicRange) {
     twins.push_back(std::make_unique<NetworkSession>(network, one));
   }
   const auto width = static_cast<std::size_t>(pool.outputs());
-  ASSERT_EQ(width, 18U + 6U);
+  ASSERT_EQ(width, 18U + 32U);
   for (int step = 0; step < 3; ++step) {
     std::vector<float> x, outputs(count * width);
-    for (std::size_t i = 0; i < 15 * count; ++i) {
-      x.push_back(static_cast<float>(random.normal() * static_cast<double>(i / 15)));  // other rows, other ranges
+    for (std::size_t i = 0; i < of_row * count; ++i) {
+      x.push_back(static_cast<float>(random.normal() * static_cast<double>(i / of_row)));  // other rows, other ranges
     }
     ASSERT_TRUE(pool.push(sessions, x, outputs).empty());
     for (std::size_t i = 0; i < count; ++i) {
-      const auto from = x.begin() + static_cast<std::ptrdiff_t>(15 * i);
-      const std::vector<float> expected = alone(*twins[i], {from, from + 15});
+      const auto from = x.begin() + static_cast<std::ptrdiff_t>(of_row * i);
+      const std::vector<float> expected = alone(*twins[i], {from, from + of_row});
       ASSERT_TRUE(std::ranges::equal(std::span(outputs).subspan(width * i, width), expected))
           << "step " << step << ", row " << i;
       const std::vector<float> state = pool.state(sessions[i]);
