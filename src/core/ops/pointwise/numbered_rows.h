@@ -5,7 +5,7 @@
 namespace penstock::ops {
 
 /// Rows of floats and an array of more rows: number i of `numbers` i32 [B] says which of them corresponds to row i; a
-/// negative one says that none does.
+/// negative one says that none does. For GPUs: on a CPU, sessions copy their states themselves.
 struct NumberedRows {
   Index width = 1;                ///< W
   Index stride = 1;               ///< Floats from row to row of the array, at least W.
