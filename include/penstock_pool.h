@@ -1,5 +1,5 @@
 /* SessionPool in C: thousands of streams of one model or network that join, step and leave at any time. Ready steps are
- * computed in batches, on all threads of a pool.
+ * computed in batches, on all threads of a pool or, of a model, on a GPU.
  *
  * Part of the library Penstock::core, in which penstock/session_pool.h is the same in C++. The C runtime of penstock.h,
  * whose types are used here, has no pools: link Penstock::core for them.
@@ -27,7 +27,7 @@ typedef struct penstock_pool_options {
   size_t capacity;              /* Sessions that may be open at a time: 1 to 2^24. */
   int32_t threads;              /* 0: all that the machine offers. */
   size_t queue;                 /* Steps that may wait; 0: none, the pool takes steps by push alone. */
-  size_t batch;                 /* Steps that run computes at once; 0: 64 for each thread. */
+  size_t batch;                 /* Steps that run computes at once; 0: 64 for each thread, on a GPU at most 16,384. */
   double wait_s;                /* Seconds that the first step waits for others before run computes. */
   const penstock_shape* shapes; /* Of a network: those of one stream, as for penstock_network_open(). */
   size_t shape_count;

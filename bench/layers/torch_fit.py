@@ -60,7 +60,7 @@ class Clock(train_language_model.Meter):
 
 @contextlib.contextmanager
 def timed_saves(trainer=Trainer):
-    """Notes the seconds that for which each checkpoint stops training, but for the last one, which is waited for."""
+    """Notes the seconds for which each checkpoint stops training, but for the last one, which is waited for."""
     found, save = [], trainer.save
 
     def timed(self, wait):

@@ -110,8 +110,9 @@ class Network {
 
   /// Returns a network that gives each row of a batch the results that the row has alone, where values become int8
   /// with a range that is found at run time: this one has one range for the whole batch, as ONNX says. `one` and `two`
-  /// are shapes for one row and for two, as for NetworkSession. A SessionPool calls this. Throws Error as
-  /// NetworkSession; unsupported, with the node, if the rows of a range have no axis for themselves.
+  /// are shapes for one row and for two, as for NetworkSession. A SessionPool calls this. The C runtime ignores it:
+  /// there a batch has one range. Throws Error as NetworkSession; unsupported, with the node, if the rows of a range
+  /// have no axis for themselves.
   Network with_row_ranges(const NetworkShapes& one, const NetworkShapes& two) const;
 
   /// Inputs and outputs without states, in the order of the file.

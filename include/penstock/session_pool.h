@@ -29,8 +29,8 @@ struct PoolFailure {
 struct PoolQueue {
   Index steps = 0;    ///< Steps that may wait; 0: none, the pool takes steps by push() alone.
   double wait_s = 0;  ///< Seconds that the first step waits for others before run() computes; 0: not at all.
-  Index batch = 0;    ///< Steps that run() computes at once, and for which it waits no longer; 0: 64 for each thread,
-                      ///< or of a GPU all sessions, at most 16,384.
+  Index batch = 0;    ///< Steps that run() computes at once, and for which it waits no longer; 0: 64 for each thread;
+                      ///< on a GPU `capacity`, at most 16,384.
 };
 
 /// Steps that run() took: n of them, with the outputs [n, O]. Valid until the next call.

@@ -218,8 +218,8 @@ class SessionPool:
     The pool computes steps of any open sessions in batches. :meth:`push` takes a step of each of some sessions.
     :meth:`submit` puts steps into a bounded queue, from any thread; one thread calls :meth:`run`, which computes what
     waits and returns the answers. Each session has the answers of a :class:`Session` to the bit; those of a
-    :class:`NetworkSession` and of a GPU differ by rounding. States on a GPU stay there between steps. Calls release the interpreter's lock; a call other than :meth:`submit` while
-    another one uses the pool raises InvalidArgument.
+    :class:`NetworkSession` and of a GPU differ by rounding. States on a GPU stay there between steps. Calls release the
+    interpreter's lock; a call other than :meth:`submit` while another one uses the pool raises InvalidArgument.
 
     Args:
         model: A :class:`Model`, whose current weights the pool keeps, or a :class:`Network`.
@@ -236,8 +236,8 @@ class SessionPool:
 
     Raises:
         InvalidArgument: ``capacity`` is below 1 or above 2^24, another number is impossible, or a shape is wrong.
-        Unsupported: The network shall run on a GPU. An input, an output or a state of the network has no extent for rows, or holds other values than
-            float32; or the answer of a row depends on other rows.
+        Unsupported: ``device`` is a GPU and the model a network. An input, an output or a state of the network has no
+            extent for rows, or holds other values than float32; or the answer of a row depends on other rows.
         OutOfMemory: The states do not fit into the memory of the device.
     """
 

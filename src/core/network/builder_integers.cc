@@ -1,5 +1,5 @@
-// Products of integers. They are computed as floats, and so is what networks do with their inputs and results, without
-// steps that turn whole numbers into integers and back.
+// Products of integers, computed as floats or, where the chip has instructions for it, as bytes. Floats with the same
+// numbers stay beside the integers that go in and come out, so that conversions between both cost no steps.
 
 #include <algorithm>
 #include <string>
@@ -168,8 +168,7 @@ Status Builder::read_dynamic(const Network& network, const Node& node, Numbers& 
   return {};
 }
 
-/// A sum of a product and other integers, such as a bias: both as integers and as floats, which round numbers from 2^24
-/// on as the floats of their sum would be.
+/// Adds a product and other integers, such as a bias, both as integers and as floats. Floats round numbers above 2^24.
 Status Builder::read_whole_sum(const Network& network, const Node& node, Numbers& items) {
   PENSTOCK_TRY(prepare(*find_operator(node.op), node, items));
   std::vector<int> floats;

@@ -90,12 +90,12 @@ struct Product {
 /// c [rows, columns] = bias + ((a + shift) b + more) scale, with whole numbers a [rows, inner] and b [inner, columns]
 /// of 8 bits.
 struct ByteProduct {
-  /// What a row of a has.
+  /// The terms of one row.
   struct Row {
-    std::int32_t sum;  ///< Of its numbers.
-    std::int32_t shift;
-    float scale;
-    std::int32_t more;
+    std::int32_t sum;    ///< Of the numbers of a.
+    std::int32_t shift;  ///< Added to each number of a.
+    float scale;         ///< Multiplies `column_scale`.
+    std::int32_t more;   ///< Added to each product.
   };
   Index rows = 0, columns = 0, inner = 0;
   const std::int8_t* a = nullptr;  ///< Rows `a_stride` apart, filled up to a multiple of four by zeros.

@@ -46,7 +46,6 @@ TEST(GpuDense, TakesFewRowsABlockWhileAllRunAtOnce) {
                      [&] { plan_gpu_dense(asked, h200()); });
 }
 
-/// The part of the matrix that does not fit the registers lies in shared memory.
 /// The registers of resets leave the matrix where it lies without them.
 TEST(GpuDense, KeepsTheShapeOfForwardPassesWithResets) {
   const auto plan_of = [](GpuDenseProblem problem, bool reset, bool restarts) {
@@ -65,6 +64,7 @@ TEST(GpuDense, KeepsTheShapeOfForwardPassesWithResets) {
   }
 }
 
+/// The part of the matrix that does not fit the registers lies in shared memory.
 TEST(GpuDense, PutsTheRestOfTheMatrixInSharedMemory) {
   const GpuDensePlan halves = plan_gpu_dense(dense("lstm", Storage::bf16, 16, 4, 128), h200());
   EXPECT_EQ(halves.resident, halves.chunks);
