@@ -2,14 +2,15 @@
 # Lays down the libraries that Penstock needs, as Debian builds them for arm64, in a folder for the cross-compiler. The
 # machine's own packages and architectures stay as they are: apt keeps its lists for this in that folder too.
 #
-#   tools/arm64_sysroot.sh FOLDER
+#   tools/arm64_sysroot.sh FOLDER [PACKAGE...]     PACKAGE: another package of Debian, such as libc6:arm64
 set -euo pipefail
-folder=$(realpath -m "${1:?usage: tools/arm64_sysroot.sh FOLDER}")
+folder=$(realpath -m "${1:?usage: tools/arm64_sysroot.sh FOLDER [PACKAGE...]}")
+shift
 
 packages=(libfmt-dev:arm64 libfmt9:arm64 libhwy-dev:arm64 libhwy1:arm64 libdnnl-dev:arm64 libdnnl2:arm64
   libxxhash-dev:arm64 libxxhash0:arm64 zlib1g-dev:arm64 zlib1g:arm64 libgtest-dev:arm64 libgmock-dev:arm64 nlohmann-json3-dev libcli11-dev
   # oneDNN's CMake package looks for OpenCL.
-  opencl-c-headers ocl-icd-opencl-dev:arm64 ocl-icd-libopencl1:arm64)
+  opencl-c-headers ocl-icd-opencl-dev:arm64 ocl-icd-libopencl1:arm64 "$@")
 # Laid down again only when the list of packages has changed.
 if [[ -f $folder/packages && $(<"$folder/packages") == "${packages[*]}" ]]; then exit 0; fi
 
