@@ -256,9 +256,8 @@ class SessionPool:
     ) -> None:
         self.model = model
         form = _core.PoolQueue(queue, wait_s, batch)
+        on = execution("auto", device or getattr(model, "_device", "cpu"), threads, False, precision)
         network = getattr(model, "_network", None)
-        where = (device or "cpu") if network is not None else model._on(device)
-        on = execution("auto", where, threads, False, precision)
         if network is not None:
             extents = {name: list(shape) for name, shape in (shapes or {}).items()}
             self._pool = _core.SessionPool(network, extents, capacity, on, form)
