@@ -44,6 +44,7 @@ class DenormalMode {
   bool operator==(const DenormalMode&) const = default;
 
  private:
+#if defined(__SSE2__)
   static constexpr unsigned kZeros = 0x8040;  // of MXCSR: results that are denormal, and arguments
 
   /// Returns whether this thread takes both for zeros. To read MXCSR, the processor would wait for all arithmetic
@@ -54,6 +55,7 @@ class DenormalMode {
     asm volatile("" : "+x"(normal), "+x"(denormal));  // or the compiler would compute by its own mode
     return __builtin_bit_cast(unsigned, normal - least) == 0 && denormal == 0.0f;
   }
+#endif
 
   explicit DenormalMode(unsigned bits) : bits_(bits) {}
   unsigned bits_;
