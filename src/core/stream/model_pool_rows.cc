@@ -130,8 +130,8 @@ PoolForm form_of(const Model::Impl& model, Index capacity, const Execution& exec
           .pads = true,
           .make = [=, &model](Index threads) {
             if (on_gpu) return device_parts(model, capacity, sizes, execution);
-            return host_parts(capacity, model.state_size, threads, sizes, [&](const auto& states, Index rows) {
-              return std::make_unique<ModelPoolRows>(states, model, rows, execution);
+            return host_parts(capacity, model.state_size, threads, sizes, [&](const auto& states, std::size_t i) {
+              return std::make_unique<ModelPoolRows>(states, model, sizes[i], execution);
             });
           }};
 }

@@ -222,10 +222,8 @@ PoolForm form_of(const Network& given, const NetworkShapes& shapes, Index capaci
     if (size > 2) sessions->emplace_back(network, rows->shapes(size), true);
   }
   form.make = [rows, sessions, sizes = form.sizes, capacity, size = form.state_size](Index threads) {
-    return host_parts(capacity, size, threads, sizes, [&](const auto& states, Index rows_of_batch) {
-      const auto i = std::ranges::find(sizes, rows_of_batch) - sizes.begin();
-      return std::make_unique<NetworkPoolRows>(states, rows, (*sessions)[static_cast<std::size_t>(i)].clone(),
-                                               rows_of_batch);
+    return host_parts(capacity, size, threads, sizes, [&](const auto& states, std::size_t i) {
+      return std::make_unique<NetworkPoolRows>(states, rows, (*sessions)[i].clone(), sizes[i]);
     });
   };
   return form;

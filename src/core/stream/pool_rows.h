@@ -90,7 +90,7 @@ struct PoolForm {
   std::function<PoolParts(Index threads)> make;
 };
 
-/// Returns the parts of a pool on a CPU. `batch(states, rows)` makes a batch.
+/// Returns the parts of a pool on a CPU. `batch(states, i)` makes a batch of `sizes[i]` rows.
 template <class Batch>
 PoolParts host_parts(Index capacity, Index state_size, Index threads, const std::vector<Index>& sizes,
                      const Batch& batch) {
@@ -98,7 +98,7 @@ PoolParts host_parts(Index capacity, Index state_size, Index threads, const std:
   PoolParts parts{states, {}};
   for (Index thread = 0; thread < threads; ++thread) {
     auto& own = parts.batches.emplace_back();
-    for (const Index rows : sizes) own.push_back(batch(states, rows));
+    for (std::size_t i = 0; i < sizes.size(); ++i) own.push_back(batch(states, i));
   }
   return parts;
 }

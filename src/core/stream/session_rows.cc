@@ -121,19 +121,20 @@ void SessionRows::record() {
   recording_.emplace(queue_, [this] {
     input_.start_upload(staged_input_.data(), input_.bytes());
     if (slots_) slots_->numbers.start_upload(slots_->staged.data(), slots_->numbers.bytes());
-    const auto copy = [&](const std::vector<Slots::Copy>& copies) {
-      for (const Slots::Copy& part : copies) part.executable->run(call_, {.values = part.operands.data()});
+    const auto copy = [&](std::unique_ptr<ops::Executable> Slots::Part::*way) {
+      if (!slots_) return;
+      for (const Slots::Part& part : slots_->parts) (part.*way)->run(call_, {.values = part.operands.data()});
     };
-    if (slots_) copy(slots_->loads);
+    copy(&Slots::Part::load);
     workspace_->run(call_);
-    if (slots_) copy(slots_->stores);
+    copy(&Slots::Part::store);
     output_.start_download(staged_output_.data(), output_.bytes());
   });
 }
 
 void SessionRows::use_states(ops::Buffer& array) {
   const std::size_t bytes = static_cast<std::size_t>(rows()) * sizeof(std::int32_t);
-  slots_ = Slots{ops::StagingBuffer(queue_, bytes), ops::Buffer(queue_, bytes), {}, {}};
+  slots_ = Slots{ops::StagingBuffer(queue_, bytes), ops::Buffer(queue_, bytes), {}};
   auto* const all = static_cast<float*>(array.data());
   auto* const own = static_cast<float*>(state_.data());
   constexpr int vector = 4 * sizeof(float);
@@ -141,10 +142,9 @@ void SessionRows::use_states(ops::Buffer& array) {
   for (const StatePart& part : state_parts_) {
     const bool aligned = part.alone % 4 == 0 && part.width % 4 == 0 && stride % 4 == 0;
     const ops::NumberedRows shape{part.width, stride, aligned ? vector : int{sizeof(float)}};
-    void* const numbers = slots_->numbers.data();
-    slots_->loads.push_back({ops::gather_rows(shape).prepare(target_), {all + part.alone, numbers, own + part.begin}});
-    slots_->stores.push_back(
-        {ops::scatter_rows(shape).prepare(target_), {own + part.begin, numbers, all + part.alone}});
+    slots_->parts.push_back({{all + part.alone, slots_->numbers.data(), own + part.begin},
+                             ops::gather_rows(shape).prepare(target_),
+                             ops::scatter_rows(shape).prepare(target_)});
   }
   std::memset(staged_input_.data(), 0, staged_input_.bytes());  // rows without a slot are computed, too
   record();

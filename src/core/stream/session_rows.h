@@ -89,13 +89,13 @@ class SessionRows {
   };
   /// States of slots that steps load and store.
   struct Slots {
-    struct Copy {
-      std::unique_ptr<ops::Executable> executable;
-      std::array<void*, 3> operands;
+    struct Part {
+      std::array<void*, 3> operands;  // as ops::NumberedRowsOperand
+      std::unique_ptr<ops::Executable> load, store;
     };
     ops::StagingBuffer staged;
     ops::Buffer numbers;
-    std::vector<Copy> loads, stores;
+    std::vector<Part> parts;
   };
   void bind(graph::Workspace& workspace);
   void find_state_parts();

@@ -42,8 +42,7 @@ Prepared cuda_residual_sum(Index width, const Dropout& shape, const Target& targ
 Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& target);
 Prepared cuda_saturation(Index width, const Target& target);
 Prepared cuda_clear_padding(Index width, const Target& target);
-Prepared cuda_gather_rows(const NumberedRows& shape, const Target& target);
-Prepared cuda_scatter_rows(const NumberedRows& shape, const Target& target);
+Prepared cuda_numbered_rows(const NumberedRows& shape, bool scatters, const Target& target);
 Prepared cuda_read_changes(const Changes& changes, const Target& target);
 Prepared cuda_add_last_values(const Changes& changes, const Target& target);
 

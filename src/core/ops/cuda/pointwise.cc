@@ -36,20 +36,6 @@ cuda::RmsNorm norm_of(const ResidualNorm& shape, const Target& target) {
   return norm;
 }
 
-cuda::CopyRowsExecutable numbered_copy(const NumberedRows& shape, const Target& target,
-                                       cuda::CopyRows::Numbered numbered) {
-  const bool from = numbered == cuda::CopyRows::Numbered::from;
-  return {gpu_of(target),
-          {.positions = {target.rows, 1},
-           .width = shape.width,
-           .from_stride = from ? shape.stride : shape.width,
-           .to_stride = from ? shape.width : shape.stride,
-           .numbered = numbered,
-           .from = plan::Storage::f32,
-           .to = plan::Storage::f32,
-           .alignment = shape.alignment}};
-}
-
 cuda::Convolution convolution_of(const CausalConvolution& shape, const Target& target) {
   return {.positions = kernel_positions(target),
           .width = shape.width,
@@ -245,24 +231,24 @@ Prepared cuda_clear_padding(Index width, const Target& target) {
   });
 }
 
-Prepared cuda_gather_rows(const NumberedRows& shape, const Target& target) {
-  const cuda::CopyRowsExecutable kernel = numbered_copy(shape, target, cuda::CopyRows::Numbered::from);
-  return simple([kernel](const Call& call, const Operands& memory) {
-    kernel.run({.from = address_of(memory, GatherRowsOperand::array),
-                .to = address_of(memory, GatherRowsOperand::rows),
-                .numbers = address_of(memory, GatherRowsOperand::numbers)},
-               stream_of(call));
-  });
-}
-
-Prepared cuda_scatter_rows(const NumberedRows& shape, const Target& target) {
-  const cuda::CopyRowsExecutable kernel = numbered_copy(shape, target, cuda::CopyRows::Numbered::to);
-  return simple([kernel](const Call& call, const Operands& memory) {
-    kernel.run({.from = address_of(memory, ScatterRowsOperand::rows),
-                .to = address_of(memory, ScatterRowsOperand::array),
-                .numbers = address_of(memory, ScatterRowsOperand::numbers)},
-               stream_of(call));
-  });
+Prepared cuda_numbered_rows(const NumberedRows& shape, bool scatters, const Target& target) {
+  const cuda::CopyRows copy{.positions = {target.rows, 1},
+                            .width = shape.width,
+                            .from_stride = scatters ? shape.width : shape.stride,
+                            .to_stride = scatters ? shape.stride : shape.width,
+                            .numbered = scatters ? cuda::CopyRows::Numbered::to : cuda::CopyRows::Numbered::from,
+                            .from = plan::Storage::f32,
+                            .to = plan::Storage::f32,
+                            .alignment = shape.alignment};
+  const int from = scatters ? NumberedRowsOperand::rows : NumberedRowsOperand::array;
+  const int to = scatters ? NumberedRowsOperand::array : NumberedRowsOperand::rows;
+  return simple(
+      [kernel = cuda::CopyRowsExecutable(gpu_of(target), copy), from, to](const Call& call, const Operands& memory) {
+        kernel.run({.from = address_of(memory, from),
+                    .to = address_of(memory, to),
+                    .numbers = address_of(memory, NumberedRowsOperand::numbers)},
+                   stream_of(call));
+      });
 }
 
 Prepared cuda_read_changes(const Changes& changes, const Target& target) {

@@ -12,16 +12,13 @@ struct NumberedRows {
   int alignment = sizeof(float);  ///< Both addresses are multiples of this number of bytes, as the stride is.
 };
 
-/// Copies `rows` [B, W] = rows of `array`. Rows without a number stay as they are.
-struct GatherRowsOperand {
+struct NumberedRowsOperand {
   enum : int { array, numbers, rows };
 };
-Op gather_rows(const NumberedRows& shape);
 
+/// Copies `rows` [B, W] = rows of `array`. Rows without a number stay as they are.
+Op gather_rows(const NumberedRows& shape);
 /// Copies rows of `array` = `rows` [B, W]. Numbers that are not negative must differ.
-struct ScatterRowsOperand {
-  enum : int { rows, numbers, array };
-};
 Op scatter_rows(const NumberedRows& shape);
 
 }  // namespace penstock::ops
