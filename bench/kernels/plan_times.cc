@@ -173,6 +173,6 @@ int main(int argc, char** argv) {
   }
   if (file == nullptr) return 0;
   std::fclose(file);
-  fmt::print("within 1.10: {} of {} problems, of which {} of {} drawn; {} of {} layers, {:.0f} s\n", good, known.size(),
-             good_drawn, drawn, done, all.size(), seconds_so_far());
+  fmt::print("within 1.10: {} of {} problems ({} of {} of drawn layers); {} of {} layers measured in {:.0f} s\n", good,
+             known.size(), good_drawn, drawn, done, all.size(), seconds_so_far());
 }
