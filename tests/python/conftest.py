@@ -1,8 +1,10 @@
 """Tests with any input take the same examples in every run; `pytest --hypothesis-profile=explore` looks for others."""
 
 import pathlib
+import runpy
 import signal
 import sys
+import types
 
 import pytest
 
@@ -26,3 +28,27 @@ def ctrl_c_is_heard():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def run_script(monkeypatch, tmp_path, capsys):
+    """Runs a script as `python script arguments`, in this process: another would import PyTorch again, for seconds."""
+
+    def run(path, *arguments):
+        monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
+        monkeypatch.syspath_prepend(path.parent)
+        monkeypatch.chdir(tmp_path)
+        torch = sys.modules.get("torch")
+        threads = torch and torch.get_num_threads()
+        capsys.readouterr()
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+            status = 0
+        except SystemExit as end:
+            status = end.code or 0
+        if torch:
+            torch.set_num_threads(threads)
+        printed = capsys.readouterr()
+        return types.SimpleNamespace(returncode=status, stdout=printed.out, stderr=printed.err)
+
+    return run

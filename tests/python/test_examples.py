@@ -4,8 +4,6 @@ import doctest
 import importlib
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -33,12 +31,12 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("example, arguments", EXAMPLES)
-def test_example(example, arguments, tmp_path):
+def test_example(example, arguments, tmp_path, run_script):
     for package in re.findall(r"^(?:import|from) (torch|sklearn|optuna|matplotlib|ray|websockets)\b", example.read_text(), re.M):
         pytest.importorskip(package, reason=f"{package} is not installed")
     if "README.md" in arguments:
         (tmp_path / "README.md").write_bytes((ROOT / "README.md").read_bytes())
-    result = subprocess.run([sys.executable, example, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    result = run_script(example, *arguments)
     assert result.returncode == 0, result.stderr
 
 
@@ -76,18 +74,16 @@ def test_scripts_that_pages_start_have_their_options():
             assert f'"{option}"' in source, f"{page}: {script} {option}"
 
 
-def test_what_a_call_costs_can_be_measured():
+def test_what_a_call_costs_can_be_measured(run_script):
     pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
-    command = [sys.executable, ROOT / "bench" / "layers" / "torch_layers.py", "--threads", "1", "--overhead", "--seconds", "0.001"]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = run_script(ROOT / "bench" / "layers" / "torch_layers.py", "--threads", "1", "--overhead", "--seconds", "0.001")
     assert result.returncode == 0, result.stderr
     assert re.search(r"^import penstock: [0-9.]+ ms$", result.stdout, re.M) and "us a call" in result.stdout
 
 
-def test_layers_over_episodes_can_be_measured():
+def test_layers_over_episodes_can_be_measured(run_script):
     pytest.importorskip("torchrl", reason="torchrl is not installed")
-    command = [sys.executable, ROOT / "bench" / "layers" / "episode_layers.py", "--seconds", "0.001", "--shapes", "2x8x4x8"]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = run_script(ROOT / "bench" / "layers" / "episode_layers.py", "--seconds", "0.001", "--shapes", "2x8x4x8", "--backends", "pad")
     assert result.returncode == 0, result.stderr
     assert re.search(r"^\| LSTM 2x8x4x8 \| [0-9.]+ \(", result.stdout, re.M)
 
