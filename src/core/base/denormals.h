@@ -45,15 +45,19 @@ class DenormalMode {
 
  private:
 #if defined(__SSE2__)
-  static constexpr unsigned kZeros = 0x8040;  // of MXCSR: results that are denormal, and arguments
+  /// Of MXCSR: denormal results and arguments are zeros, and neither raises a signal, whatever the caller unmasked.
+  static constexpr unsigned kZeros = 0x8040 | 0x0900;
 
   /// Returns whether this thread takes both for zeros. To read MXCSR, the processor would wait for all arithmetic
-  /// before. Sums and comparisons of denormal numbers take no longer than others.
+  /// before. Sums and comparisons of denormal numbers take no longer than others. A denormal difference is a signal
+  /// where underflow is unmasked, so it is taken only behind the comparison, which set() makes true with the mask.
   static bool are_zeros() {
     constexpr float least = std::numeric_limits<float>::min();
     float normal = 1.5f * least, denormal = least / 2;
-    asm volatile("" : "+x"(normal), "+x"(denormal));  // or the compiler would compute by its own mode
-    return __builtin_bit_cast(unsigned, normal - least) == 0 && denormal == 0.0f;
+    asm volatile("" : "+x"(denormal));  // or the compiler would compute by its own mode
+    if (denormal != 0.0f) return false;
+    asm volatile("" : "+x"(normal));
+    return __builtin_bit_cast(unsigned, normal - least) == 0;
   }
 #endif
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cfenv>
 #include <limits>
 #include <vector>
 
@@ -46,6 +47,23 @@ TEST(Denormals, CountAsZerosWhileAsked) {
   }
   EXPECT_FALSE(counts_denormals_as_zeros());
 }
+
+#ifdef __GLIBC__
+TEST(Denormals, RaiseNoSignalWhereTheCallerUnmaskedUnderflow) {
+  if (!can_count_denormals_as_zeros()) GTEST_SKIP() << "this processor knows one mode only";
+  ASSERT_EQ(feenableexcept(FE_UNDERFLOW), 0);
+  const DenormalMode before = DenormalMode::of_this_thread();
+  {
+    const WithDenormals as_zeros(DenormalMode::zeros());
+    EXPECT_TRUE(counts_denormals_as_zeros());
+    const WithDenormals again(DenormalMode::zeros());
+    EXPECT_TRUE(counts_denormals_as_zeros());
+  }
+  EXPECT_EQ(DenormalMode::of_this_thread(), before);
+  fedisableexcept(FE_UNDERFLOW);
+  EXPECT_FALSE(counts_denormals_as_zeros());
+}
+#endif
 
 TEST(Denormals, ATeamDoesAsItsCaller) {
   if (!can_count_denormals_as_zeros()) GTEST_SKIP() << "this processor knows one mode only";
