@@ -162,6 +162,39 @@ def test_an_agent_of_cleanrl_gives_what_its_loop_gives():
         close(got, wanted, terms=512)
 
 
+class LstmWrapper(torch.nn.Module):
+    """Has the attributes of PufferLib's LSTMWrapper, its keys of a state, and its rollout by a cell."""
+
+    def __init__(self, inputs, hidden):
+        super().__init__()
+        self.policy = torch.nn.Module()
+        self.policy.encode_observations = lambda x, state=None: x.tanh()
+        self.policy.decode_actions = lambda h: (h[:, 1:], h[:, :1])
+        self.lstm, self.cell = torch.nn.LSTM(inputs, hidden), torch.nn.LSTMCell(inputs, hidden)
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            setattr(self.cell, name, getattr(self.lstm, f"{name}_l0"))
+
+    def forward_eval(self, observations, state):
+        inputs = self.policy.encode_observations(observations, state=state)
+        state["lstm_h"], state["lstm_c"] = self.cell(inputs, (state["lstm_h"], state["lstm_c"]))
+        return self.policy.decode_actions(state["lstm_h"])
+
+
+def test_rollouts_and_training_of_pufferlib_start_episodes_alike():
+    policy = type("Policy", (snippet("StartsOfEpisodes")["StartsOfEpisodes"], LstmWrapper), {})(4, 8)
+    ours.convert(policy)
+    assert isinstance(policy.lstm, ours.LSTM) and isinstance(policy.cell, ours.LSTMCell)
+    assert policy.cell.weight_hh is policy.lstm.weight_hh_l0
+    x, starts, steps = torch.randn(B, T, 4), ours.episode_starts(DONES).t(), []
+    state = {"lstm_h": torch.ones(B, 8), "lstm_c": torch.ones(B, 8)}  # of an earlier rollout
+    for t in range(T):
+        state["done"] = starts[:, t]
+        steps.append(policy.forward_eval(x[:, t], state))
+    logits, values = policy(x, {"lstm_h": None, "lstm_c": None, "terminals": starts.float()})
+    close(logits.unflatten(0, (B, T)), torch.stack([each[0] for each in steps], 1), terms=512)
+    close(values, torch.cat([each[1] for each in steps], 1), terms=512)
+
+
 def test_a_module_of_purejaxrl_gives_what_its_scan_gives():
     """Its cell is Flax's, whose weights are one matrix for each gate."""
     jax = pytest.importorskip("jax", reason="JAX is not installed")
