@@ -381,3 +381,18 @@ def test_modules(framework):
         return
     assert_alike(gradients, jax.grad(lambda w: mixed(pj.gru(x, w)))(weights), 1e-4)
     assert new(x)[0].shape == (3, 5, 4)
+
+
+@pytest.mark.parametrize("time_major", [False, True])
+def test_dones_of_a_step_are_starts_of_the_next(time_major):
+    by_layout = (lambda a: a.T) if time_major else (lambda a: a)
+    starts = jax.jit(pj.episode_starts, static_argnames="time_major")
+    first = np.array([True, False, True])
+    expected = np.concatenate([first[:, None], MASK[:, :-1]], 1)
+    assert_alike(starts(by_layout(MASK), first, time_major=time_major), by_layout(expected))
+    expected[:, 0] = True
+    assert_alike(starts(by_layout(MASK), time_major=time_major), by_layout(expected))
+    second = starts(by_layout(MASK[:, 2:]), MASK[:, 1], time_major=time_major)  # the rollout that follows two steps
+    assert_alike(second, by_layout(expected[:, 2:]))
+    assert_alike(starts(MASK[0], False, time_major=time_major), np.concatenate([[False], MASK[0, :-1]]))
+    assert starts(by_layout(MASK[:, :0]), time_major=time_major).shape == by_layout(MASK[:, :0]).shape

@@ -93,6 +93,22 @@ def test_wrong_scans_are_refused():
             call()
 
 
+@pytest.mark.parametrize(
+    ("dones", "options", "message"),
+    [
+        (MASK * 1.0, {}, r"dones must be bool \[B, T\] or \[T\], not float64 \[3, 5\]"),
+        (MASK[None], {"time_major": True}, r"dones must be bool \[T, B\] or \[T\], not bool \[1, 3, 5\]"),
+        (MASK, {"first": MASK[0]}, r"first must be bool \[3\], a flag for each row, not bool \[5\]"),
+        (MASK, {"first": MASK[0], "time_major": True, "extra": 1}, "extra"),
+        (MASK.T, {"first": MASK[:, 0] * 1, "time_major": True}, r"first must be bool \[3\], a flag for each row, not int64 \[3\]"),
+        (MASK[0], {"first": MASK[:1, 0]}, r"first must be bool \[\], a flag for each row, not bool \[1\]"),
+    ],
+)
+def test_wrong_dones_are_refused(dones, options, message):
+    with pytest.raises((penstock.InvalidArgument, TypeError), match=message):
+        pj.episode_starts(dones, **options)
+
+
 @pytest.mark.parametrize("length", [-1, 6])
 def test_lengths_that_only_the_handler_sees_are_refused(length):
     x, weights = make("gru")

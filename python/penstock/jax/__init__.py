@@ -12,11 +12,12 @@
 
 from . import _library  # first: it checks the version of JAX  # noqa: F401
 from .._keywords import explain_keywords
-from ._layers import elman, gru, initial_weights, lstm, min_gru, min_lstm, recurrent, slstm
+from ._layers import elman, episode_starts, gru, initial_weights, lstm, min_gru, min_lstm, recurrent, slstm
 from ._scans import log_scan, scan
 
 __all__ = [
     "elman",
+    "episode_starts",
     "gru",
     "initial_weights",
     "log_scan",

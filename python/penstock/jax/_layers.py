@@ -77,6 +77,41 @@ def check_mask(mask, shape):
     return mask
 
 
+def episode_starts(dones, first=None, *, time_major=False):
+    """Returns the ``reset_mask`` of a rollout: True before the first step of each episode.
+
+    ``dones`` at step t says that an episode ended with this step, the mask that one starts before it. The flags
+    therefore move by one step. A rollout that goes on after another one needs the last dones of that one.
+
+    Args:
+        dones: bool ``[B, T]``, ``[T, B]`` with ``time_major``, or ``[T]``.
+        first: bool ``[B]``, or a scalar for dones ``[T]``: True if an episode starts before step 0. These are the dones
+            of the last step before this rollout. None: an episode starts in every row.
+        time_major: True: the first axis of ``dones`` is time, as in layers with ``time_major=True``.
+
+    Returns:
+        A bool array with the shape of ``dones``.
+
+    Raises:
+        InvalidArgument: An argument has another dtype than bool, or another shape.
+
+    >>> import jax
+    >>> print(episode_starts(jax.numpy.array([False, True, False, False]), first=False))
+    [False False  True False]
+    """
+    dones = jnp.asarray(dones)
+    if dones.ndim not in (1, 2) or dones.dtype != bool:
+        wanted = "[T, B]" if time_major else "[B, T]"
+        raise InvalidArgument(f"dones must be bool {wanted} or [T], not {dones.dtype.name} {list(dones.shape)}")
+    steps = dones.T if dones.ndim == 2 and not time_major else dones
+    first = jnp.ones(steps.shape[1:], bool) if first is None else jnp.asarray(first)
+    if first.shape != steps.shape[1:] or first.dtype != bool:
+        given = f"{first.dtype.name} {list(first.shape)}"
+        raise InvalidArgument(f"first must be bool {list(steps.shape[1:])}, a flag for each row, not {given}")
+    starts = jnp.concatenate([first[None], steps])[: len(steps)]
+    return starts.T if steps is not dones else starts
+
+
 def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, every_state=False, time_major=False,
               reset_to=None):  # fmt: skip
     """Runs a stack of recurrent layers over whole sequences and returns ``(y, last)``.
