@@ -116,7 +116,8 @@ TEST_F(FakeCuda, AGpuWithoutMemoryPoolsIsRefused) {
 
 TEST_F(FakeCuda, TooLittleMemoryIsSaidInFigures) {
   Stream stream(Device::get(0));
-  test::expect_error(ErrorCode::out_of_memory, "GPU 0 (chip of a test) cannot give 3 MB: 1 MB are free",
+  test::expect_error(ErrorCode::out_of_memory,
+                     "GPU 0 (chip of a test) cannot give 3 MB: 1 of 16384 MB are free; if other processes hold it",
                      [&] { Buffer(stream, std::size_t{3} << 20); });
   EXPECT_NE(Buffer(stream, 1000).address(), 0U) << "nothing is lost";
 }
@@ -126,7 +127,8 @@ TEST_F(FakeCuda, ALaunchThatFailsIsAnErrorInTheDriversWords) {
   const Kernel& loaded = Kernel::load(device, kernel(1));
   const int arguments = 0;
   fake_driver().launch_result = result_out_of_memory;
-  test::expect_error(ErrorCode::out_of_memory, "launching Nothing: the GPU has too little memory left",
+  test::expect_error(ErrorCode::out_of_memory,
+                     "launching Nothing: the GPU has too little memory left; if other processes hold it",
                      [&] { loaded.launch(1, 32, arguments, nullptr); });
   fake_driver().launch_result = 720;
   test::expect_error(ErrorCode::device_failure, "launching Nothing failed: CUDA_ERROR_OF_A_TEST (as it was told)",

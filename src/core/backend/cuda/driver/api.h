@@ -105,7 +105,7 @@ enum : int {
   blas_alignment_c,
   blas_alignment_d
 };
-enum : Result { blas_not_supported = 15 };
+enum : Result { blas_no_memory = 3, blas_not_supported = 15 };
 
 /// cublasLtMatmulAlgo_t and cublasLtMatmulHeuristicResult_t.
 struct BlasAlgorithm {

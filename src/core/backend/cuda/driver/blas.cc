@@ -51,6 +51,7 @@ Blas load_blas() {
 void check_blas(Result result, const char* what) {
   if (result == result_success) return;
   if (result == blas_not_supported) fail(ErrorCode::unsupported, "cuBLASLt cannot do {}", what);
+  if (result == blas_no_memory) check(result_out_of_memory, what);
   fail(ErrorCode::device_failure, "{} failed: cuBLASLt's status {}", what, result);
 }
 

@@ -107,8 +107,10 @@ DeviceAddress Device::allocate(std::size_t bytes, StreamHandle stream) {
   make_current();
   const DeviceAddress address = pool_.allocate(bytes, stream);
   if (address == 0) {
-    fail(ErrorCode::out_of_memory, "GPU {} ({}) cannot give {} MB: {} MB are free", ordinal_, model_.name, bytes >> 20,
-         free_bytes() >> 20);
+    const std::size_t total = static_cast<std::size_t>(model_.memory_bytes);
+    fail_with(ErrorCode::out_of_memory, bytes <= total ? kSharedMemoryRemedy : "",
+              "GPU {} ({}) cannot give {} MB: {} of {} MB are free", ordinal_, model_.name, bytes >> 20,
+              free_bytes() >> 20, total >> 20);
   }
   return address;
 }

@@ -86,7 +86,9 @@ int driver_cuda_version() { return the_driver().version; }
 void check(Result result, const char* what) {
   if (result == result_success) return;
   const std::string words = words_for(the_driver().api, result);
-  if (result == result_out_of_memory) fail(ErrorCode::out_of_memory, "{}: the GPU has too little memory left", what);
+  if (result == result_out_of_memory) {
+    fail_with(ErrorCode::out_of_memory, kSharedMemoryRemedy, "{}: the GPU has too little memory left", what);
+  }
   fail(ErrorCode::device_failure, "{} failed: {}", what, words);
 }
 
