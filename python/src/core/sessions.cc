@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -212,8 +213,10 @@ class BoundSessionPool {
     const auto step = [&] {
       const nb::gil_scoped_release unlocked;
       const Using pool(*this);
-      std::vector<PooledSession> all;
-      for (Index i = 0; i < given.count(); ++i) all.push_back(given.session(i));
+      std::vector<PooledSession> all(static_cast<std::size_t>(given.count()));
+      const auto* const numbers = given.sessions.as<const std::int64_t>();
+      std::ranges::transform(std::span(numbers, all.size()), all.begin(),
+                             [](std::int64_t number) { return PooledSession{static_cast<std::uint64_t>(number)}; });
       return is_text_ ? pool->push(all, given.steps.values<std::int32_t>(), outputs)
                       : pool->push(all, given.steps.values<float>(), outputs);
     };

@@ -8,21 +8,20 @@ namespace penstock::streaming {
 
 namespace {
 
-void set_input(SessionRows& rows, Index row, const void* step) {
-  const std::size_t bytes = rows.input_bytes() / static_cast<std::size_t>(rows.rows());
-  std::memcpy(static_cast<std::byte*>(rows.input()) + static_cast<std::size_t>(row) * bytes, step, bytes);
-}
+/// Values that a row reads in a step: a token, or features.
+Index inputs_of(const Model::Impl& model) { return model.data.vocabulary > 0 ? 1 : model.inputs(); }
 
-/// Copies the outputs of a row from those of all rows [B, O].
-void copy_row(const SessionRows& rows, const float* all, Index row, float* outputs) {
-  const Index width = rows.data().output_size();
-  std::copy_n(all + row * width, width, outputs);
+/// Copies what `count` rows from `row` on read.
+void set_input(SessionRows& rows, Index row, const void* values, Index count = 1) {
+  const std::size_t bytes = rows.input_bytes() / static_cast<std::size_t>(rows.rows());
+  std::memcpy(static_cast<std::byte*>(rows.input()) + static_cast<std::size_t>(row) * bytes, values,
+              static_cast<std::size_t>(count) * bytes);
 }
 
 class ModelPoolRows final : public HostRows {
  public:
   ModelPoolRows(std::shared_ptr<HostStates> states, const Model::Impl& model, Index rows, const Execution& execution)
-      : HostRows(std::move(states)), rows_(model, rows, execution) {}
+      : HostRows(std::move(states), inputs_of(model), model.outputs()), rows_(model, rows, execution) {}
 
   Index rows() const override { return rows_.rows(); }
   void read(Index row, const float* state, const void* step) override {
@@ -30,7 +29,10 @@ class ModelPoolRows final : public HostRows {
     set_input(rows_, row, step);
   }
   void step() override { outputs_ = rows_.step().data(); }
-  void copy_outputs(Index row, float* outputs) const override { copy_row(rows_, outputs_, row, outputs); }
+  void copy_outputs(Index row, float* outputs) const override {
+    const Index width = rows_.data().output_size();
+    std::copy_n(outputs_ + row * width, width, outputs);
+  }
   void write(Index row, float* state) const override { rows_.copy_row(row, state); }
 
  private:
@@ -65,25 +67,42 @@ class DeviceStates final : public PoolStates {
 class DeviceRows final : public PoolRows {
  public:
   DeviceRows(std::shared_ptr<DeviceStates> states, const Model::Impl& model, Index rows, const Execution& execution)
-      : states_(std::move(states)), rows_(model, rows, execution) {
+      : states_(std::move(states)), rows_(model, rows, execution), inputs_(inputs_of(model)), width_(model.outputs()) {
     rows_.use_states(states_->all());
   }
 
   Index rows() const override { return rows_.rows(); }
-  void set_row(Index row, Index slot, const void* step) override {
-    set_input(rows_, row, step);
-    rows_.slots()[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(slot);
+  void set_rows(Index first, std::span<const PoolStep> steps, const void* values) override {
+    const auto at = [&](const PoolStep& step) { return static_cast<const float*>(values) + step.position * inputs_; };
+    const bool at_once = are_gapless(steps);
+    if (at_once) set_input(rows_, first, at(steps.front()), static_cast<Index>(steps.size()));
+    std::int32_t* slot = rows_.slots().data() + first;
+    for (const PoolStep& step : steps) {
+      *slot++ = static_cast<std::int32_t>(step.slot);
+      if (!at_once) set_input(rows_, first++, at(step));
+    }
   }
   void step(Index count) override {
     std::ranges::fill(rows_.slots().subspan(static_cast<std::size_t>(count)), -1);
     outputs_ = rows_.step().data();
   }
-  void copy_outputs(Index row, float* outputs) const override { copy_row(rows_, outputs_, row, outputs); }
+  void copy_outputs(std::span<const PoolStep> steps, float* outputs) const override {
+    const auto count = static_cast<Index>(steps.size());
+    if (are_gapless(steps)) {
+      std::copy_n(outputs_, count * width_, outputs + steps.front().position * width_);
+      return;
+    }
+    for (Index row = 0; row < count; ++row) {
+      std::copy_n(outputs_ + row * width_, width_, outputs + steps[static_cast<std::size_t>(row)].position * width_);
+    }
+  }
   void keep_state(Index /*row*/, Index /*slot*/) override {}
+  void keep_states(std::span<const PoolStep> /*steps*/) override {}
 
  private:
   std::shared_ptr<DeviceStates> states_;
   SessionRows rows_;
+  Index inputs_, width_;  // values of a row
   const float* outputs_ = nullptr;
 };
 
@@ -123,7 +142,7 @@ PoolForm form_of(const Model::Impl& model, Index capacity, const Execution& exec
   const bool on_gpu = execution.device.is_cuda();
   const std::vector<Index> sizes = on_gpu ? device_sizes(capacity) : host_sizes(capacity);
   return {.vocabulary = data.vocabulary,
-          .inputs = data.vocabulary > 0 ? 1 : data.input_size(),
+          .inputs = inputs_of(model),
           .outputs = data.output_size(),
           .state_size = model.state_size,
           .sizes = sizes,

@@ -121,7 +121,7 @@ class NetworkPoolRows final : public HostRows {
  public:
   NetworkPoolRows(std::shared_ptr<HostStates> states, std::shared_ptr<const RowsNetwork> network,
                   NetworkSession session, Index rows)
-      : HostRows(std::move(states)),
+      : HostRows(std::move(states), values_of(network->inputs), values_of(network->outputs)),
         network_(std::move(network)),
         session_(std::move(session)),
         rows_(rows),

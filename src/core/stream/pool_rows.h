@@ -41,38 +41,68 @@ class HostStates final : public PoolStates {
   std::vector<float> values_;
 };
 
+/// A step of a session: its position in the inputs and outputs of a call, and the slot of its state.
+struct PoolStep {
+  Index position, slot;
+};
+
+/// Returns whether the positions of some steps, which increase, follow each other without gaps.
+inline bool are_gapless(std::span<const PoolStep> steps) {
+  return steps.back().position - steps.front().position + 1 == static_cast<Index>(steps.size());
+}
+
 /// A batch of rows. A step, a state and outputs of a row have the sizes of its PoolForm.
 class PoolRows {
  public:
   virtual ~PoolRows() = default;
   virtual Index rows() const = 0;
-  /// Gives a row the state of a slot, and what it reads next: an int32 token, or float features.
-  virtual void set_row(Index row, Index slot, const void* step) = 0;
+  /// Gives the rows from `first` on the states of the steps' slots, and what they read next: int32 tokens or float
+  /// features, at the steps' positions in `values`.
+  virtual void set_rows(Index first, std::span<const PoolStep> steps, const void* values) = 0;
   /// Takes a step of the rows that are set, the first `count`.
   virtual void step(Index count) = 0;
-  virtual void copy_outputs(Index row, float* outputs) const = 0;
+  /// Copies the outputs of the first rows to the steps' positions in `outputs`.
+  virtual void copy_outputs(std::span<const PoolStep> steps, float* outputs) const = 0;
   /// Gives a slot the state of a row after the step. What a row without finite outputs leaves there is cleared instead.
   virtual void keep_state(Index row, Index slot) = 0;
+  /// keep_state() for the first rows and the steps' slots.
+  virtual void keep_states(std::span<const PoolStep> steps) = 0;
 };
 
 /// A batch on one thread of a CPU.
 class HostRows : public PoolRows {
  public:
-  /// `states`: null for rows that only read() and write() states.
-  explicit HostRows(std::shared_ptr<HostStates> states) : states_(std::move(states)) {}
-  void set_row(Index row, Index slot, const void* step) final { read(row, states_->at(slot).data(), step); }
+  /// `states`: null for rows that only read() and write() states. `inputs` and `outputs`: values of a row.
+  HostRows(std::shared_ptr<HostStates> states, Index inputs, Index outputs)
+      : states_(std::move(states)), inputs_(inputs), outputs_(outputs) {}
+  void set_rows(Index first, std::span<const PoolStep> steps, const void* values) final {
+    for (const auto [position, slot] : steps) {
+      read(first++, states_->at(slot).data(), static_cast<const float*>(values) + position * inputs_);
+    }
+  }
   void step(Index /*count*/) final { step(); }
+  void copy_outputs(std::span<const PoolStep> steps, float* outputs) const final {
+    Index row = 0;
+    for (const PoolStep& step : steps) copy_outputs(row++, outputs + step.position * outputs_);
+  }
   void keep_state(Index row, Index slot) final { write(row, states_->at(slot).data()); }
+  void keep_states(std::span<const PoolStep> steps) final {
+    Index row = 0;
+    for (const PoolStep& step : steps) keep_state(row++, step.slot);
+  }
 
   /// Sets a row.
   virtual void read(Index row, const float* state, const void* step) = 0;
   /// Takes a step of all rows.
   virtual void step() = 0;
+  /// Copies the outputs of a row.
+  virtual void copy_outputs(Index row, float* outputs) const = 0;
   /// Copies the state of a row after the step.
   virtual void write(Index row, float* state) const = 0;
 
  private:
   std::shared_ptr<HostStates> states_;
+  Index inputs_, outputs_;
 };
 
 /// The memory of a pool.

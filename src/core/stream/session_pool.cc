@@ -23,7 +23,7 @@ namespace penstock {
 
 namespace {
 
-using streaming::form_of, streaming::PoolForm, streaming::PoolParts, streaming::PoolRows;
+using streaming::form_of, streaming::PoolForm, streaming::PoolParts, streaming::PoolRows, streaming::PoolStep;
 
 constexpr Index kMostSessions = Index{1} << 24;
 constexpr double kLongestWait = 1e6;  // seconds
@@ -67,10 +67,6 @@ struct SessionPool::Impl {
     std::uint64_t call = 0;  // the last one that took a step
     bool open = false;
   };
-  /// A session that takes a step.
-  struct Ready {
-    Index position, slot;
-  };
 
   PooledSession session_at(Index slot) const {
     const std::uint64_t turn = slots[static_cast<std::size_t>(slot)].turn & 0xffffff;
@@ -101,9 +97,11 @@ struct SessionPool::Impl {
     require(given == expected, "{} must hold {} values, not {}", tokens ? "tokens" : "features", expected, given);
   }
 
-  void check_step(const std::int32_t* token) const { ops::check_tokens({}, token, form.vocabulary); }
-  void check_step(const float* features) const {
-    streaming::require_near({features, static_cast<std::size_t>(form.inputs)});
+  void check_steps(const std::int32_t* tokens, std::size_t count) const {
+    ops::check_tokens({.rows = static_cast<Index>(count), .steps = 1}, tokens, form.vocabulary);
+  }
+  void check_steps(const float* features, std::size_t count) const {
+    streaming::require_near({features, count * static_cast<std::size_t>(form.inputs)});
   }
 
   void fail_at(Index position, const Error& error, std::span<float> outputs) {
@@ -132,41 +130,60 @@ struct SessionPool::Impl {
 
   /// Sets the rows of a batch. Returns those that are set: steps with values that a model does not take are left out.
   template <class Value>
-  std::span<const Ready> set_rows(PoolRows& rows, std::span<Ready> part, const Value* values,
-                                  std::span<float> outputs) {
-    std::size_t set = 0;
-    for (const Ready step : part) {
-      const Value* const its = values + step.position * form.inputs;
+  std::span<const PoolStep> set_rows(PoolRows& rows, std::span<PoolStep> part, const Value* values,
+                                     std::span<float> outputs) {
+    const auto check = [&](std::span<const PoolStep> steps) {
+      check_steps(values + steps.front().position * form.inputs, steps.size());
+    };
+    if (streaming::are_gapless(part)) {  // all at once: calls for each row take longer than the copies
       try {
-        check_step(its);  // here, where the copy finds the values in the cache
+        check(part);
+        rows.set_rows(0, part, values);
+        return part;
+      } catch (const Error&) {
+        // The steps that are refused are found below.
+      }
+    }
+    std::size_t set = 0;
+    for (const PoolStep step : part) {
+      try {
+        check({&step, 1});
       } catch (const Error& error) {
         fail_at(step.position, error, outputs);
         continue;
       }
-      rows.set_row(static_cast<Index>(set), step.slot, its);
+      rows.set_rows(static_cast<Index>(set), {&step, 1}, values);
       part[set++] = step;
     }
     return part.first(set);
   }
 
+  bool are_finite(std::span<const PoolStep> steps, std::span<const float> outputs) const {
+    const Index values = static_cast<Index>(steps.size()) * form.outputs;
+    return ops::all_finite(1, values, outputs.data() + steps.front().position * form.outputs);
+  }
+
   /// Computes a step of a few sessions in one batch.
   template <class Value>
-  void run(PoolRows& rows, std::span<Ready> all, const Value* values, std::span<float> outputs) {
-    const std::span<const Ready> part = set_rows(rows, all, values, outputs);
+  void run(PoolRows& rows, std::span<PoolStep> all, const Value* values, std::span<float> outputs) {
+    const std::span<const PoolStep> part = set_rows(rows, all, values, outputs);
     if (part.empty()) return;
-    const auto count = static_cast<Index>(part.size());
-    rows.step(count);
-    for (Index row = 0; row < count; ++row) {
-      const auto [position, slot] = part[static_cast<std::size_t>(row)];
-      float* const answer = outputs.data() + position * form.outputs;
-      rows.copy_outputs(row, answer);
-      if (ops::all_finite(1, form.outputs, answer)) {
-        rows.keep_state(row, slot);
+    rows.step(static_cast<Index>(part.size()));
+    rows.copy_outputs(part, outputs.data());
+    if (streaming::are_gapless(part) && are_finite(part, outputs)) {
+      rows.keep_states(part);
+      return;
+    }
+    Index row = 0;
+    for (const PoolStep& step : part) {
+      if (are_finite({&step, 1}, outputs)) {
+        rows.keep_state(row, step.slot);
       } else {
-        memory.states->clear(slot);
-        fail_at(position, Error(ErrorCode::numerical, "the model's answer is not finite; the session was reset"),
+        memory.states->clear(step.slot);
+        fail_at(step.position, Error(ErrorCode::numerical, "the model's answer is not finite; the session was reset"),
                 outputs);
       }
+      ++row;
     }
   }
 
@@ -176,7 +193,7 @@ struct SessionPool::Impl {
     const auto size = sessions.size() * static_cast<std::size_t>(form.outputs);
     require(outputs.size() == size, "outputs must hold {} values, not {}", size, outputs.size());
     find_ready(sessions, outputs);
-    const std::span<Ready> all(ready);
+    const std::span<PoolStep> all(ready);
     const auto team = std::clamp<std::size_t>(all.size() / kRowsOfThread, 1, memory.batches.size());
     run_team(static_cast<int>(team), [&](int thread, int threads) {
       const auto begin = all.size() * static_cast<std::size_t>(thread) / static_cast<std::size_t>(threads);
@@ -268,7 +285,7 @@ struct SessionPool::Impl {
   std::vector<Index> free;  // the next session gets the last one
   PoolParts memory;
   std::uint64_t call = 0;
-  std::vector<Ready> ready;
+  std::vector<PoolStep> ready;
   std::mutex failing;  // taken for a failure only
   std::vector<PoolFailure> failures;
   std::optional<Queued> queued;

@@ -205,6 +205,18 @@ TEST_P(OnGpu, AFailureIsOfOneSessionOfAPool) {
   EXPECT_EQ(pool.state(sessions[1]), std::vector<float>(extreme.size()));
   EXPECT_NE(pool.state(sessions[2]), before);
   EXPECT_TRUE(std::isnan(outputs[0]) && std::isnan(outputs[1]) && std::isfinite(outputs[2]));
+  // A closed session between two others.
+  const std::vector states = {pool.state(sessions[0]), pool.state(sessions[2])};
+  pool.close(sessions[1]);
+  features = {0.25f, 0.5f, 0.0f, 0.0f, -1.5f, 1.0f};
+  ASSERT_EQ(pool.push(sessions, features, outputs).size(), 1u);
+  EXPECT_GT(std::abs(outputs[0] - outputs[2]), 0.01f);
+  for (const std::size_t i : {0, 2}) {
+    float alone = 0.0f;
+    pool.restore(sessions[i], states[i / 2]);
+    pool.push({&sessions[i], 1}, std::span<const float>(features).subspan(2 * i, 2), {&alone, 1});
+    EXPECT_NEAR(outputs[i], alone, 1e-3) << "position " << i;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OnGpu, testing::Values(Precision::full, Precision::bf16, Precision::f16),
