@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -17,6 +18,10 @@ if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 ours = pytest.importorskip("penstock.torch", reason="PyTorch is too old")
+
+from torch.distributed import checkpoint as dcp  # noqa: E402
+
+from penstock.torch._fitting import trainer  # noqa: E402
 
 TEXT = pathlib.Path(__file__).parents[2] / "data" / "kjv.txt"
 CELLS = ("mingru", "lstm")
@@ -76,6 +81,32 @@ def test_two_ranks_and_runs_that_change_their_number_learn_as_one_rank(tmp_path)
             loss, norm = apart(got, expected)
             print(f"{cell}, {name}: losses differ by {loss:.1e}, norms by {norm:.1e}")
             assert list(got) == list(expected) and loss < 1e-5 and norm < 1e-4
+
+
+@pytest.mark.parametrize("precision", ["full", "bf16"])
+def test_a_checkpoint_written_beside_the_training_has_the_bits_of_its_step(tmp_path, monkeypatch, precision):
+    """Later steps change the tensors before the thread that writes begins to copy them to the host."""
+    kept, later, save = {}, threading.Event(), dcp.save
+
+    def save_if_due(self):
+        if self.step == 5:
+            kept.update({name: t.detach().cpu().clone() for name, t in self.tensors().items()})
+            self.save(wait=False)
+        elif self.step == 15:
+            torch.cuda.synchronize()
+            later.set()
+
+    def wait_and_save(*given, **named):
+        assert later.wait(PATIENCE)
+        return save(*given, **named)
+
+    monkeypatch.setattr(trainer.Trainer, "_save_if_due", save_if_due)
+    monkeypatch.setattr(dcp, "save", wait_and_save)
+    fit("lstm", checkpoint=tmp_path, precision=precision, steps=20, average=0.9)
+    got = {name: torch.zeros_like(t) for name, t in kept.items()}
+    dcp.load(got, checkpoint_id=tmp_path / "step-000000005", no_dist=True)
+    kinds = {name.split(".")[0] for name in kept}
+    assert kinds == {"model", "optimizer", "average", "carried"} and all(torch.equal(got[name], t) for name, t in kept.items())
 
 
 def test_muon_of_penstock_train_is_that_of_a_gpu_in_floats(monkeypatch):
