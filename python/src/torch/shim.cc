@@ -135,9 +135,16 @@ TorchTensor TorchTensor::empty(const Sizes& sizes, std::int32_t dtype_wanted) co
     stride *= std::max<std::int64_t>(sizes[i], 1);
   }
   TensorHandle handle = nullptr;
-  check_status(shim().empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(), dtype_wanted,
-                                    is_cuda() ? shim().cuda : shim().cpu, is_cuda() ? device_index() : 0, &handle),
-               "torch.empty");
+  const Status status =
+      shim().empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(), dtype_wanted,
+                           is_cuda() ? shim().cuda : shim().cpu, is_cuda() ? device_index() : 0, &handle);
+  if (status != 0 && is_cuda()) {
+    // The interface has no text of the failure. Programs look for the first words.
+    check(false, "CUDA out of memory: penstock.torch got no tensor of ", sizes, " on cuda:", device_index(),
+          " from PyTorch; make the batch smaller, or, if other processes hold the memory (nvidia-smi lists them), end "
+          "them or let them take less: JAX takes 75 % of a GPU, or what its XLA_PYTHON_CLIENT_MEM_FRACTION says");
+  }
+  check_status(status, "torch.empty");
   return TorchTensor(handle);
 }
 
