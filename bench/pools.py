@@ -4,7 +4,7 @@
     bench/pools.py [--threads N] [--seconds S] [--sessions N ...]
     bench/pools.py --device cuda [--precision bf16] --sessions 10000 --rate 100
 
-Models have two layers of 256 units and 16 inputs. silero-vad comes from the installed package (pip install --no-deps
+Models have two layers of --width units and 16 inputs. silero-vad comes from the installed package (pip install --no-deps
 silero-vad).
 
 Throughput: a step of every session, in alternating turns with the batch. The turn of each with the least CPU time, of all
@@ -26,16 +26,16 @@ import numpy as np
 
 import penstock
 
-WIDTH, INPUTS, SAMPLES = 256, 16, 576
+INPUTS, SAMPLES = 16, 576
 
 
-def model(cell: str) -> penstock.Model:
+def model(cell: str, width: int) -> penstock.Model:
     names = [f"c{i}" for i in range(INPUTS)]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "noise.csv")
         np.savetxt(path, np.random.default_rng(0).standard_normal((300, INPUTS)), delimiter=",", header=",".join(names), comments="")
         data = penstock.open_series(path, inputs=names, targets=names[:1], horizon=1)
-    return penstock.Model(data, cell=cell, width=WIDTH, blocks=2)
+    return penstock.Model(data, cell=cell, width=width, blocks=2)
 
 
 def silero() -> tuple[penstock.Network, dict[str, list[int]]] | None:
@@ -50,10 +50,10 @@ def contenders(options: argparse.Namespace, count: int) -> Iterator[tuple[str, i
     """Name, values of a step, a pool, and a step of one batch of as many rows."""
     where = {"device": options.device, "precision": options.precision, "threads": options.threads}
     for cell in ("lstm", "gru", "mingru"):
-        made = model(cell)
+        made = model(cell, options.width)
         batch = penstock.SessionBatch(made, count, **where)
         pool = penstock.SessionPool(made, count, queue=count, **where)
-        yield f"{cell}, 2 x {WIDTH}", made.data["input_size"], pool, batch.push
+        yield f"{cell}, 2 x {options.width}", made.data["input_size"], pool, batch.push
     if options.device == "cpu" and (found := silero()) is not None:
         network, shapes = found
         widened = {"input": [count, SAMPLES], "state": [2, count, 128]}
@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="threads of the pool and of the batch")
     parser.add_argument("--seconds", type=float, default=2.0, help="seconds of each measurement")
     parser.add_argument("--sessions", type=int, nargs="+", default=[100, 1000, 10_000], help="numbers of sessions")
+    parser.add_argument("--width", type=int, default=256, help="units of a layer of the models")
     parser.add_argument("--device", default="cpu", help="device of the pool and of the batch")
     parser.add_argument("--precision", default="full", help="precision of models: full, bf16 or f16")
     parser.add_argument("--load", type=float, default=0.5, help="share of the throughput at which latency is measured")
