@@ -3,8 +3,9 @@ called as they are, as CUDA graphs, and by torch.compile. Prints the table of do
 
     python bench/layers/small_calls.py [--shape 128x64x128x256] [--cell GRU] [--seconds 0.5]
 
-Many calls are queued and waited for at once. `host` is the time until they are queued. Kernels and launches are those
-that torch.profiler finds. Results must first be equal.
+Many calls are queued and waited for at once. `host` is the time until they are queued. `one thread` is the wall-clock
+time with torch.autograd.set_multithreading_enabled(False). Kernels and launches are those that torch.profiler finds
+afterwards, since it makes all later calls slower. Results must first be equal.
 """
 
 import argparse
@@ -66,19 +67,18 @@ def training(forward, layer, x, dy):
     return call
 
 
-def measured(layer, x, dy, seconds):
-    """Returns (wall, host), kernels and launches, the wall time as graphs and as compiled, and the outputs."""
-    call = training(Outputs(layer), layer, x, dy)
-    y = call().float()
-    plain, found = microseconds(call, seconds), kernels(call)
-    others = []
+def measured(layer, call, x, dy, seconds):
+    """Returns wall and host, the wall time with one thread, as graphs and as compiled."""
+    wall, host = microseconds(call, seconds)
+    with torch.autograd.set_multithreading_enabled(False):
+        times = [wall, host, microseconds(call, seconds)[0]]
     if type(layer).__module__.startswith("penstock"):
         for forward in (
             torch.cuda.make_graphed_callables(Outputs(layer), (x,)),
             torch.compile(Outputs(layer), mode="reduce-overhead"),
         ):
-            others.append(f"{microseconds(training(forward, layer, x, dy), seconds)[0]:.0f}")
-    return plain, found, others or ["", ""], y
+            times.append(microseconds(training(forward, layer, x, dy), seconds)[0])
+    return [f"{time:.0f}" for time in times]
 
 
 def main():
@@ -88,9 +88,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5)
     options = parser.parse_args()
     rows, steps, inputs, hidden = map(int, options.shape.split("x"))
-    columns = ("dtype", "layer", "wall", "host alone", "kernels, launches", "`make_graphed_callables`", "`reduce-overhead`")
-    print(f"{options.cell} {options.shape}, torch {torch.__version__}, {torch.cuda.get_device_name()}: microseconds of")
-    print(f"a forward and a backward pass\n\n| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
+    columns = ("dtype", "layer", "wall", "host alone", "one thread", "`make_graphed_callables`", "`reduce-overhead`")
+    rows_of_table = []
     for dtype in (torch.float32, torch.bfloat16):
         form = {"device": "cuda", "dtype": dtype}
         results = []
@@ -98,13 +97,19 @@ def main():
             torch.manual_seed(0)
             layer = getattr(home, options.cell)(inputs, hidden, batch_first=True, **form)
             x, dy = torch.randn(rows, steps, inputs, **form).requires_grad_(), torch.randn(rows, steps, hidden, **form)
-            (wall, host), (busy, launches), others, y = measured(layer, x, dy, options.seconds)
-            results.append(y)
-            cells = [f"{wall:.0f}", f"{host:.0f}", f"{busy:.0f}, {launches:.0f}", *others]
-            print(f"| {str(dtype)[6:]} | {home.__name__} | {' | '.join(cells)} |", flush=True)
+            call = training(Outputs(layer), layer, x, dy)
+            results.append(call().float())
+            times = measured(layer, call, x, dy, options.seconds)
+            rows_of_table.append((call, [str(dtype)[6:], home.__name__, *times]))
         difference = (results[0] - results[1]).abs().max().item()
         if not difference < 0.02:
             raise SystemExit(f"the results differ by {difference}")
+    print(f"{options.cell} {options.shape}, torch {torch.__version__}, {torch.cuda.get_device_name()}: microseconds of")
+    print(f"a forward and a backward pass\n\n| {' | '.join(columns)} | kernels, launches |\n{'|---' * len(columns)}|---|")
+    for call, cells in rows_of_table:
+        busy, launches = kernels(call)
+        cells += [""] * (len(columns) - len(cells))
+        print(f"| {' | '.join(cells)} | {busy:.0f}, {launches:.0f} |", flush=True)
 
 
 if __name__ == "__main__":
