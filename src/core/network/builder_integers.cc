@@ -63,8 +63,20 @@ Status Builder::read_factor(const Network& network, const Node& node, std::size_
   if (!has_zero) return {};
   const Fact& zero = items_[items[node.reads[i + 2]]].fact;
   const bool per_column = i == 1 && node.op != "ConvInteger" && zero.shape.size() == 1;
-  if (elements(zero.shape) != 1 && !per_column)
-    return Status::unsupported("zero points of shape " + text_of(zero.shape) + "; supported: one number");
+  if (elements(zero.shape) != 1 && !per_column) {
+    std::string text = "zero points of shape " + text_of(zero.shape) + "; supported: one number";
+#if !PENSTOCK_RUNTIME
+    const auto is_of_rows = [&](const auto& levels) {
+      return levels.second.of_rows != nullptr && levels.second.zero == items[node.reads[i + 2]];
+    };
+    if (std::ranges::any_of(levels_, is_of_rows)) {
+      text =
+          "something between it and DynamicQuantizeLinear, such as a Reshape, hides which row each of its int8 numbers "
+          "belongs to; put it in front of DynamicQuantizeLinear, or give each stream a session of its own";
+    }
+#endif
+    return Status::unsupported(text);
+  }
   int zero_point = -1;
   PENSTOCK_TRY(add_cast(network, node, node.reads[i + 2], kToFloat, items, zero_point));
   const int bytes = std::exchange(value, -1);
@@ -131,7 +143,7 @@ bool Builder::fits_bytes(const Node& node, const Numbers& items) const {
 Status Builder::read_whole_numbers(const Network& network, const Node& node, Numbers& items, bool& done) {
   const auto whole_of = [&](std::size_t i) { return wholes_.find(node.reads[i] < 0 ? -1 : items[node.reads[i]]); };
   done = true;
-  if (node.op == "DynamicQuantizeLinear" && node.writes.size() == 3 && node.reads.size() == 1) {
+  if (node.op.ends_with("DynamicQuantizeLinear") && node.writes.size() == 3 && node.reads.size() == 1) {
     return read_dynamic(network, node, items);
   }
   if (node.op == "Add" && node.reads.size() == 2 && node.writes.size() == 1 &&

@@ -95,11 +95,11 @@ bool is_state(const Network& network, int State::*end, std::size_t position);
 
 /// What a Recurrent node reads. Attributes: "cell", a built-in cell's name or a custom cell as JSON; "direction"
 /// (forward, reverse, bidirectional); "quantised" (1: inputs and states are rounded to eight bits, with one range for
-/// the batch; 2: for each row). Behind the states are four more reads, or absent: the lengths [B] of the sequences, and
-/// the first step of all [1]; steps outside leave the states and write zeros. If quantised, the scales of W and R
-/// [directions, G * H], which then are whole numbers.
-/// Weights are those of a layer of Penstock, a direction after the other. The cell is dense and reads no means. Writes:
-/// y [T, B, directions * H], then the last value of each state [directions, B, H].
+/// the batch; RowRecurrent, which the C runtime has not: for each row). Behind the states are four more reads, or
+/// absent: the lengths [B] of the sequences, and the first step of all [1]; steps outside leave the states and write
+/// zeros. If quantised, the scales of W and R [directions, G * H], which then are whole numbers. Weights are those of a
+/// layer of Penstock, a direction after the other. The cell is dense and reads no means. Writes: y [T, B, directions *
+/// H], then the last value of each state [directions, B, H].
 enum RecurrentRead : int {
   kRecurrentX,           ///< [T, B, I]
   kRecurrentWeightIh,    ///< [directions, G * H, I]

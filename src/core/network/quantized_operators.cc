@@ -168,9 +168,12 @@ void round_to_levels(const Kernels& kernels, const ByteRange& range, float low, 
 
 Operators quantized_operators() {
   static constexpr Operator operators[] = {
-      {"DynamicQuantizeLinear", prepare_dynamic, 1, 1, kAll},
-      {"QuantizeLinear", prepare_linear_scale, 2, 3, 0},
-      {"DequantizeLinear", prepare_linear_scale, 2, 3, 1},
+    {"DynamicQuantizeLinear", prepare_dynamic, 1, 1, kAll},
+#if !PENSTOCK_RUNTIME
+    {"RowDynamicQuantizeLinear", prepare_dynamic, 1, 1, kAll},  // of give_row_ranges()
+#endif
+    {"QuantizeLinear", prepare_linear_scale, 2, 3, 0},
+    {"DequantizeLinear", prepare_linear_scale, 2, 3, 1},
   };
   return operators;
 }

@@ -328,7 +328,7 @@ Status read_sizes(const Preparation& p, Layer& layer) {
                     text_of(p.shape(kRecurrentWeightIh)) + " do not have three axes");
   }
   layer.steps = p.extent(kRecurrentX, 0), layer.rows = p.extent(kRecurrentX, 1), layer.input = p.extent(kRecurrentX, 2);
-  if (!kIsRuntime && p.integer("quantised", 0) == 2) layer.each_row = true;
+  if (!kIsRuntime && layer.quantised && p.variant() == 1) layer.each_row = true;
   layer.hidden = p.extent(kRecurrentWeightIh, 1) / layer.cell.gates, layer.units = layer.cell.gates * layer.hidden;
   if (layer.hidden >= 1 && layer.input >= 1) return {};
   return p.refuse("weights of shape " + text_of(p.shape(kRecurrentWeightIh)) + " leave no inputs or no units");
@@ -481,7 +481,12 @@ Status find_cell_sizes(std::string_view cell, CellSizes& sizes) {
 }
 
 Operators recurrent_operators() {
-  static constexpr Operator operators[] = {{"Recurrent", prepare_recurrent, 2, 16}};
+  static constexpr Operator operators[] = {
+    {"Recurrent", prepare_recurrent, 2, 16},
+#if !PENSTOCK_RUNTIME
+    {"RowRecurrent", prepare_recurrent, 2, 16, 1},  // of give_row_ranges()
+#endif
+  };
   return operators;
 }
 

@@ -32,11 +32,9 @@ Status give_range(Node& node, const Shape& one, const Shape& two) {
                                   " for one row and " + text_of(two) + " for two, which shows no axis of rows"));
   }
   if (axis < 0) return {};
-  if (!recurs) {
-    node.attributes.push_back({"rows", {axis}});
-    return {};
-  }
-  std::ranges::find(node.attributes, "quantised", &Attribute::name)->integers = {2};
+  // Operators of other names: the C runtime, which has one range for a batch, refuses them.
+  node.op.insert(0, "Row");
+  if (!recurs) node.attributes.push_back({"rows", {axis}});
   return {};
 }
 

@@ -154,6 +154,19 @@ TEST(NetworkPool, EveryRowHasItsOwnDynamicRange) {
   }
 }
 
+TEST(NetworkPool, SaysHowToKeepTheRowsOfARange) {
+  std::vector<Index> ones(static_cast<std::size_t>(3 * kColumns * 4), 1);
+  const Network reshaped = imported(
+      model({{value("x", {-1, 3, kColumns})},
+             {node("DynamicQuantizeLinear", {"x"}, {"q", "scale", "zero"}), node("Reshape", {"q", "flat"}, {"r"}),
+              node("MatMulInteger", {"r", "w", "zero"}, {"p"}), node("Cast", {"p"}, {"y"}, {attribute("to", kFloat)})},
+             {integers("flat", {2}, {-1, 3 * kColumns}), integers("w", {3 * kColumns, 4}, ones, kInt8)},
+             {value("y", {-1, 4})}}));
+  expect_error(ErrorCode::unsupported, "put it in front of DynamicQuantizeLinear", [&] {
+    SessionPool(reshaped, {{"x", {1, 3, kColumns}}}, 4);
+  });
+}
+
 TEST(NetworkPool, AFailureIsOfOneSession) {
   const Network network = swapping();
   SessionPool pool(network, {{"x", {1, 3}}}, 20, {.threads = 1});
