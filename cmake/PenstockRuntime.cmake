@@ -14,7 +14,7 @@ list(APPEND runtime_models ${runtime_core}/runtime/c_open_models.cc ${runtime_co
 list(APPEND runtime_networks ${runtime_core}/runtime/c_open_networks.cc ${runtime_core}/base/memory_plan.cc)
 # What is of the import, or of the full library alone; and the kernels, sources that include themselves once for each
 # instruction set.
-list(FILTER runtime_networks EXCLUDE REGEX "/(fold|library_cell|row_ranges|byte_operators|builder_images|convolution_in_place|[a-z]*_kernels).cc$")
+list(FILTER runtime_networks EXCLUDE REGEX "/(fold|library_cell|row_ranges|byte_operators|rounded_operators|builder_images|convolution_in_place|[a-z]*_kernels).cc$")
 # What each step of a small network passes.
 set(runtime_steps ${runtime_core}/network/contraction.cc ${runtime_core}/network/recurrent_operators.cc
     ${runtime_core}/network/session.cc ${runtime_core}/runtime/network_model.cc)

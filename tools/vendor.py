@@ -29,7 +29,7 @@ OF_INT8 = ["runtime/c_open_int8.cc"]
 OF_NETWORKS = ["runtime/c_open_networks.cc", "base/memory_plan.cc"]
 # Parts of networks that the import needs, or the full library.
 NOT_OURS = ["network/builder_images.cc", "network/byte_kernels.cc", "network/byte_operators.cc", "network/convolution_in_place.cc", "network/fold.cc", "network/library_cell.cc",
-            "network/row_ranges.cc", "network/spectrum_kernels.cc"]
+            "network/rounded_operators.cc", "network/row_ranges.cc", "network/spectrum_kernels.cc"]
 # As cmake/PenstockRuntime.cmake has them.
 DEFINES = ["#define penstock penstock_runtime", "#define PENSTOCK_RUNTIME 1", "#define HWY_DISABLE_PCLMUL_AES 1"]
 README = """Penstock {version}: the C runtime. penstock.h is its header, docs/runtime.md of Penstock its manual.

@@ -267,6 +267,19 @@ def print_silero(folder):
     most = max(layer["loss"] for layer in report["layers"])
     print(f"silero-vad, {len(frames)} frames: loss {100 * report['loss']:.3f} %, a layer by itself {100 * most:.3f} % or less,")
     print(f"file {small:,} of {large:,} bytes, {small / large:.2f}", flush=True)
+    rounded, report = penstock.quantize(network, frames, round_inputs=True)
+    print(f"with rounded inputs: loss {100 * report['loss']:.3f} %", flush=True)
+    for rows in (1, 4, 16):
+        print_rounded(f"silero-vad, {rows} x 576 samples", (network, made, rounded), np.repeat(frames[0], rows, axis=0),
+                      {"input": [rows, 576], "state": [2, rows, 128]})
+
+
+def print_rounded(name, networks, x, shapes=None):
+    """Times a network, the same with int8 weights, and with rounded inputs too: sessions that run x again and again."""
+    sessions = [penstock.NetworkSession(network, shapes) for network in networks]
+    calls = {i: lambda each=each: each.run(x) for i, each in enumerate(sessions)}
+    times = [statistics.median(of) for of in measured(calls, 2).values()]
+    print_row(name, *(f"{1e3 * each:.1f}" for each in times), f"{times[0] / times[2]:.2f}x")
 
 
 def print_ddddocr():
@@ -302,9 +315,17 @@ def print_ddddocr():
     print(f"difference {max(differences):.2g}, the median {statistics.median(differences):.2g}", flush=True)
 
 
+def print_rounded_images():
+    network = penstock.import_onnx(file_of("ddddocr", "common.onnx"))
+    image = np.random.default_rng(0).uniform(size=(1, 1, 64, 200)).astype(np.float32)
+    made = [penstock.quantize(network, [image], round_inputs=each)[0] for each in (False, True)]
+    print_rounded("ddddocr's common.onnx, an image of 64 x 200", (network, *made), image)
+
+
 def print_imported():
     with tempfile.TemporaryDirectory() as name:
         print_silero(pathlib.Path(name))
+    print_rounded_images()
     print_ddddocr()
 
 

@@ -105,13 +105,14 @@ class Network {
   void save(const std::string& path) const;
 
   /// Returns a network whose nodes of these names, of int8_layers(), have matrices of int8 with one scale for each
-  /// output. They become floats when a session opens. Throws Error(invalid_argument) for other names.
-  Network with_int8(std::span<const std::string> layers) const;
+  /// output. They become floats when a session opens; with `round_inputs` see QuantizeOptions. Throws
+  /// Error(invalid_argument) for other names.
+  Network with_int8(std::span<const std::string> layers, bool round_inputs = false) const;
 
   /// Returns a network that gives each row of a batch the results that the row has alone, where values become int8
   /// with a range that is found at run time: this one has one range for the whole batch, as ONNX says. `one` and `two`
-  /// are shapes for one row and for two, as for NetworkSession. A SessionPool calls this. The C runtime ignores it:
-  /// there a batch has one range. Throws Error as NetworkSession; unsupported, with the node, if the rows of a range
+  /// are shapes for one row and for two, as for NetworkSession. A SessionPool calls this. The C runtime refuses
+  /// files of such networks. Throws Error as NetworkSession; unsupported, with the node, if the rows of a range
   /// have no axis for themselves.
   Network with_row_ranges(const NetworkShapes& one, const NetworkShapes& two) const;
 

@@ -26,6 +26,9 @@ struct QuantizeOptions {
   std::optional<double> max_loss =
       {};                   ///< Most that may be lost; layers stay as they are until it is kept. Empty: any.
   bool each_layer = false;  ///< Also measures what each layer loses by itself.
+  /// Of networks: convolutions and products also round their inputs and multiply bytes, where they are large enough for
+  /// that to be faster. The C runtime refuses such networks.
+  bool round_inputs = false;
 };
 
 /// What became of a layer.
@@ -57,8 +60,8 @@ struct QuantizedNetwork {
   std::vector<QuantizedLayer> layers;
 };
 
-/// Quantises a network. Only its file shrinks: sessions compute in float. Calls `loss_of` also for the network itself:
-/// throws Error(numerical) if that loss is not finite.
+/// Quantises a network. Without `round_inputs` only its file shrinks: sessions compute in float. Calls `loss_of` also
+/// for the network itself: throws Error(numerical) if that loss is not finite.
 QuantizedNetwork quantize(const Network& network, const std::function<double(const Network&)>& loss_of,
                           const QuantizeOptions& options = {});
 

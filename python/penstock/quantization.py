@@ -24,6 +24,7 @@ def quantize(
     *,
     max_loss: float | None = None,
     each_layer: bool = False,
+    round_inputs: bool = False,
     skip: int | None = None,
     sequence_column: str = "sequence",
     label_column: str = "",
@@ -39,6 +40,8 @@ def quantize(
         max_loss: The most that may be lost: 0.005 for half a percent. Layers that lose most by themselves stay in
             float. None: any loss.
         each_layer: True: also scores each layer as int8 by itself.
+        round_inputs: Of a network. True: convolutions and products that are large enough also round their inputs, and
+            multiply bytes. That is faster on CPUs with instructions for it. The C runtime refuses such networks.
         skip: As for :meth:`Model.evaluate`.
         sequence_column: As for :meth:`Model.evaluate`.
         label_column: As for :meth:`Model.evaluate`.
@@ -60,7 +63,9 @@ def quantize(
     if isinstance(model, Network):
         if (skip, sequence_column, label_column, threads) != (None, "sequence", "", 0):
             raise InvalidArgument("skip, sequence_column, label_column and threads apply to models of penstock.train only")
-        return _quantize_network(model, data, max_loss, each_layer)
+        return _quantize_network(model, data, max_loss, each_layer, round_inputs)
+    if round_inputs:
+        raise InvalidArgument("round_inputs applies to networks only: models of penstock.train always round their inputs")
     model_of(model)  # or TypeError
     before = _error(model, data, options)
 
@@ -86,7 +91,7 @@ def _report(layers: list[tuple[str, float | None, bool]]) -> list[dict[str, Any]
 
 
 def _quantize_network(
-    network: Network, data: Any, max_loss: float | None, each_layer: bool
+    network: Network, data: Any, max_loss: float | None, each_layer: bool, round_inputs: bool
 ) -> tuple[Network, dict[str, Any]]:
     import numpy as np
 
@@ -105,7 +110,7 @@ def _quantize_network(
     def loss_of(made: _core.Network) -> float:
         return float(np.abs(outputs(Network._of(made)) - want).mean()) / (size or 1.0)
 
-    made, loss, layers = _core.quantize_network(network._network, loss_of, max_loss, each_layer)
+    made, loss, layers = _core.quantize_network(network._network, loss_of, max_loss, each_layer, round_inputs)
     return Network._of(made), {"loss": loss, "layers": _report(layers)}
 
 

@@ -117,11 +117,12 @@ def test_custom_cells_stay_in_float(tmp_path):
     assert "head" in [layer["name"] for layer in told["layers"]]
 
 
-def network_file(path, kind, nodes):
-    """An ONNX file with an input x [1, 4] and an output y of nodes that read w [4, 2]."""
+def network_file(path, kind, nodes, inputs=4, outputs=2):
+    """An ONNX file with an input x [1, inputs] and an output y of nodes that read w [inputs, outputs]."""
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-    weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [4, 2], [0.5, -1, 2, 3, -4, 5, 6, -7])
-    ends = [onnx.helper.make_tensor_value_info("x", kind, [1, 4]), onnx.helper.make_tensor_value_info("y", 1, [1, 2])]
+    values = [(i * 37 + 5) % 101 / 50 - 1 for i in range(inputs * outputs)]
+    weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [inputs, outputs], values)
+    ends = [onnx.helper.make_tensor_value_info(*end) for end in (("x", kind, [1, inputs]), ("y", 1, [1, outputs]))]
     nodes = [onnx.helper.make_node(op, reads, writes, **attributes) for op, reads, writes, attributes in nodes]
     graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], [weights])
     opsets = [onnx.helper.make_opsetid("", 17)]
@@ -148,6 +149,17 @@ def test_networks_without_a_loss(tmp_path, kind, nodes, status, message):
     assert not (tmp_path / "q.safetensors").exists()
 
 
+def test_networks_that_round_inputs(tmp_path):
+    network_file(tmp_path / "net.onnx", 1, [("MatMul", ["x", "w"], ["y"], {})], 80, 80)
+    run("import", "net.onnx", cwd=tmp_path)
+    with wave.open(str(tmp_path / "a.wav"), "wb") as sound:
+        sound.setparams((1, 2, 16000, 0, "NONE", ""))
+        sound.writeframes(struct.pack("<160h", *range(-8000, 8000, 100)))
+    told = run("quantize", "net.safetensors", "--data", "a.wav", "--round-inputs", "--json", cwd=tmp_path).json()
+    assert 0 < told["loss"] < 0.02
+    assert "RoundedMatMul" in run("info", "net.int8.safetensors", cwd=tmp_path).out
+
+
 def test_imported_networks(folder):
     network = Path(__file__).parents[1] / "released/0.1/network.safetensors"
     for name, samples in (("sound.wav", 1600), ("short.wav", 10)):
@@ -171,6 +183,7 @@ def test_imported_networks(folder):
     refused("--data must be a sound for an imported network, such as speech.wav, not text.txt", 2, data="text.txt")
     refused("--threads applies to a model of 'penstock train'; MODEL is none", 2, "--threads", 2)
     refused("--hop applies to an imported network; MODEL is none", 2, "--hop", 2, model="text.safetensors", data="text.txt")
+    refused("--round-inputs applies to an imported network; MODEL is none", 2, "--round-inputs", model="text.safetensors", data="text.txt")
     refused("--hop must be 0 or more, not -2", 2, "--hop", -2)
     refused("--shape must be whole numbers of at least 1, not 0.5", 2, "--shape", "1,0.5")
     refused("input 'x' has the shape [1, 16], not [1, 8]", 2, "--shape", "1,8")

@@ -133,3 +133,48 @@ def test_networks(tmp_path, bidirectional):
         penstock.quantize(network, data, threads=2)
     with pytest.raises(penstock.Unsupported, match="no node of this network can become int8"):
         penstock.quantize(made, data)
+
+
+def test_networks_that_round_inputs(tmp_path):
+    from onnx import helper
+
+    random = np.random.default_rng(4)
+    frames, channels = 60, 40
+
+    def constant(name, *shape):
+        return helper.make_tensor(name, 1, shape, (random.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).ravel().astype(np.float32))
+
+    nodes = [
+        helper.make_node("Conv", ["x", "k", "kb"], ["c"], name="conv", pads=[4, 0]),
+        helper.make_node("Relu", ["c"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["t"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["t", "m"], ["y"], name="product"),
+    ]
+    weights = [constant("k", 64, channels, 5), constant("kb", 64), constant("m", 64, 90)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, ["B", channels, "T"])],
+                              [helper.make_tensor_value_info("y", 1, ["B", "T", 90])], weights)
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    network = penstock.import_onnx(content, stream="T")
+    data = random.normal(size=(4, 1, channels, frames)).astype(np.float32)
+    plain, less = penstock.quantize(network, data)
+    made, report = penstock.quantize(network, data, round_inputs=True)
+    assert made.operators["RoundedConv"] == made.operators["RoundedMatMul"] == 1
+    assert not any(name.startswith("Rounded") for name in plain.operators)
+    assert 1e-4 < report["loss"] < 0.02 and report["loss"] != less["loss"]
+    made.save(tmp_path / "made.safetensors")
+    made = penstock.Network.load(tmp_path / "made.safetensors")
+
+    # Chunks, rows of a pool and sessions have the same bits.
+    shapes = {"x": [1, channels, 4]}
+    whole = [penstock.NetworkSession(made).run(sound)["y"] for sound in data]
+    pool = penstock.SessionPool(made, 4, shapes=shapes, threads=1)
+    streams, alone = [pool.open() for _ in data], penstock.NetworkSession(made)
+    for begin in range(0, frames, 4):
+        chunk = np.ascontiguousarray(data[..., begin : begin + 4])
+        answers, failures = pool.push(streams, chunk.reshape(4, -1))
+        assert not failures
+        for i in range(4):
+            np.testing.assert_array_equal(answers[i].reshape(4, 90), whole[i][0, begin : begin + 4])
+        np.testing.assert_array_equal(alone.run(chunk[0])["y"], whole[0][:, begin : begin + 4])
+    with pytest.raises(penstock.InvalidArgument, match="round_inputs applies to networks only"):
+        penstock.quantize(penstock.Model.__new__(penstock.Model), data, round_inputs=True)

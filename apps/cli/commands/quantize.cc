@@ -379,6 +379,8 @@ Command add_quantize(CLI::App& program) {
   options.add("--shape", arguments->frames.shape, "EXTENTS",
               "Shape of the input, 1,576 for example: so many samples of --data [that of the network]");
   options.add("--hop", arguments->frames.hop, "SAMPLES", "Samples from one input to the next, 0: all of an input");
+  options.flag("--round-inputs", arguments->options.round_inputs,
+               "Also round the inputs of large convolutions and products, which then multiply bytes");
   options.group("Data");
   add_scoring_options(options, arguments->scoring, arguments->table, arguments->allow_negative);
   options.finish(

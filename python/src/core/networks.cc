@@ -118,9 +118,10 @@ nb::list onnx_layers(const std::string& path, const std::optional<std::string>& 
 
 /// Returns the network of int8, what is lost, and (name, loss, int8) of each layer.
 nb::tuple quantized_network(const penstock::Network& network, const nb::callable& loss_of,
-                            std::optional<double> max_loss, bool each_layer) {
+                            std::optional<double> max_loss, bool each_layer, bool round_inputs) {
   const auto loss = [&](const penstock::Network& made) { return nb::cast<double>(loss_of(nb::cast(made))); };
-  const QuantizedNetwork made = quantize(network, loss, {.max_loss = max_loss, .each_layer = each_layer});
+  const QuantizeOptions options{.max_loss = max_loss, .each_layer = each_layer, .round_inputs = round_inputs};
+  const QuantizedNetwork made = quantize(network, loss, options);
   nb::list layers;
   for (const QuantizedLayer& layer : made.layers) layers.append(nb::make_tuple(layer.name, layer.loss, layer.int8));
   return nb::make_tuple(made.network, made.loss, layers);
@@ -131,7 +132,7 @@ nb::tuple quantized_network(const penstock::Network& network, const nb::callable
 void bind_networks(nb::module_& module) {
   module.def("onnx_layers", &onnx_layers, nb::arg("path"), nb::arg("name").none());
   module.def("quantize_network", &quantized_network, nb::arg("network"), nb::arg("loss_of"), nb::arg("max_loss").none(),
-             nb::arg("each_layer"));
+             nb::arg("each_layer"), nb::arg("round_inputs"));
   nb::class_<penstock::Network>(module, "Network")
       .def_static("import_path", &import_path, nb::arg("path"), nb::arg("fixed"), nb::arg("states"),
                   nb::arg("find_states"), nb::arg("time").none())

@@ -64,6 +64,39 @@ std::vector<Matrix> matrices_of(const Network& network, const Node& node) {
   return found;
 }
 
+/// The nodes whose inputs become bytes, too: kinds and sizes at which products of bytes are faster.
+struct RoundedForm {
+  std::string op;  ///< Empty: none.
+  int bias = -1;
+  bool turned = false;  ///< The weights of a product are [outputs, inputs].
+};
+
+RoundedForm rounded_form_of(const Network& network, const Node& node) {
+  const auto integer = [&](std::string_view name, Index otherwise) {
+    const network::Attribute* const found = node.find(name);
+    return found == nullptr || found->integers.size() != 1 ? otherwise : found->integers[0];
+  };
+  const auto is_number = [&](std::string_view name) {  // given, and not 1
+    const network::Attribute* const found = node.find(name);
+    return found != nullptr && found->numbers != std::vector<float>{1.0f};
+  };
+  if (node.op != "Conv" && node.op != "MatMul" && node.op != "Gemm") return {};
+  const Shape& shape = constant_of(network, node.reads[1])->shape;
+  const bool turned = node.op == "Gemm" && integer("transB", 0) != 0;
+  const Index outputs = shape[node.op == "Conv" || turned ? 0 : 1], inner = network::elements(shape) / outputs;
+  RoundedForm form{node.op == "Conv" ? "RoundedConv" : "RoundedMatMul", node.reads.size() > 2 ? node.reads[2] : -1,
+                   turned};
+  if (form.bias >= 0) {
+    const Constant* const bias = constant_of(network, form.bias);
+    if (bias == nullptr || bias->type != Type::f32 || bias->shape != Shape{outputs}) return {};
+  }
+  if (node.op == "Conv" && integer("group", 1) != 1) return {};
+  if (node.op == "Gemm" && (integer("transA", 0) != 0 || is_number("alpha") || is_number("beta"))) return {};
+  // Rounding takes time for each input, and what follows for each output; the rest is the product of both.
+  constexpr Index least = 36;
+  return outputs * inner >= least * (outputs + inner) ? form : RoundedForm();
+}
+
 /// Names the nodes that have such matrices, bodies included. The order depends on the structure alone.
 class NodeNames {
  public:
@@ -118,9 +151,13 @@ int add_value(Network& network, std::string name) {
   return static_cast<int>(network.values.size()) - 1;
 }
 
-/// Rounds a matrix, and adds the nodes that make floats of it in front of its reader. Returns their result.
-int add_matrix(Network& network, const Constant& weight, Index axis, bool directions, const std::string& name,
-               std::vector<Node>& nodes) {
+/// A matrix of bytes and the scales of its outputs.
+struct RoundedMatrix {
+  int matrix, scale;
+};
+
+RoundedMatrix round_matrix(Network& network, const Constant& weight, Index axis, bool directions,
+                           const std::string& name) {
   const auto* const values = reinterpret_cast<const float*>(weight.bytes.data());
   const auto count = static_cast<Index>(weight.bytes.size() / sizeof(float));
   const Index outputs = directions ? weight.shape[0] * weight.shape[1] : weight.shape[static_cast<std::size_t>(axis)];
@@ -134,7 +171,13 @@ int add_matrix(Network& network, const Constant& weight, Index axis, bool direct
   }
   const Shape shape = directions ? Shape{outputs, inner} : weight.shape;
   const int matrix = add_value(network, name + ".int8", new_constant<std::int8_t>(Type::i8, shape, all));
-  const int scale = add_value(network, name + ".scale", new_constant<float>(Type::f32, {outputs}, scales));
+  return {matrix, add_value(network, name + ".scale", new_constant<float>(Type::f32, {outputs}, scales))};
+}
+
+/// Rounds a matrix, and adds the nodes that make floats of it in front of its reader. Returns their result.
+int add_matrix(Network& network, const Constant& weight, Index axis, bool directions, const std::string& name,
+               std::vector<Node>& nodes) {
+  const auto [matrix, scale] = round_matrix(network, weight, axis, directions, name);
   const int floats = add_value(network, name + ".floats");
   nodes.push_back({"DequantizeLinear", name, {matrix, scale}, {floats}, {{"axis", {axis}}}});
   if (!directions) return floats;
@@ -169,13 +212,31 @@ void drop_unread(Network& network) {
   network.constants = std::move(kept);
 }
 
-void round_layers(Network& network, std::span<const std::string> layers, NodeNames& names) {
+/// Makes a node one that rounds its inputs.
+void round_node(Network& network, Node& node, const RoundedForm& form, Index axis) {
+  const Constant weight = *constant_of(network, node.reads[1]);
+  const std::string name = network.values[static_cast<std::size_t>(node.reads[1])].name;
+  const auto [matrix, scale] = round_matrix(network, weight, axis, false, name);
+  if (node.op != "Conv") node.attributes.clear();
+  if (form.turned) node.attributes.push_back({"transB", {1}});
+  node.op = form.op;
+  node.reads = {node.reads[0], matrix, scale, form.bias};
+}
+
+void round_layers(Network& network, std::span<const std::string> layers, bool round_inputs, NodeNames& names) {
   std::vector<Node> nodes;
   for (Node& node : std::exchange(network.nodes, {})) {
     const std::vector<Matrix> matrices = matrices_of(network, node);
     const std::string layer = names.next(node, matrices);
-    for (Network& body : node.bodies) round_layers(body, layers, names);
+    for (Network& body : node.bodies) round_layers(body, layers, round_inputs, names);
     const bool chosen = std::ranges::find(layers, layer) != layers.end();
+    const RoundedForm form =
+        chosen && round_inputs && !matrices.empty() ? rounded_form_of(network, node) : RoundedForm();
+    if (!form.op.empty()) {
+      round_node(network, node, form, matrices[0].axis);
+      nodes.push_back(std::move(node));
+      continue;
+    }
     for (const Matrix& each : chosen ? matrices : std::vector<Matrix>()) {
       int& read = node.reads[each.read];
       const Constant weight = *constant_of(network, read);
@@ -198,14 +259,14 @@ std::vector<std::string> int8_layers(const network::Network& network) {
   return names;
 }
 
-network::Network with_int8(network::Network network, std::span<const std::string> layers) {
+network::Network with_int8(network::Network network, std::span<const std::string> layers, bool round_inputs) {
   const std::vector<std::string> known = int8_layers(network);
   for (const std::string& layer : layers) {
     require_argument(std::ranges::find(known, layer) != known.end(), "layers", layer,
                      "names of nodes whose weights can be int8, such as those that int8_layers() returns");
   }
   NodeNames names(network);
-  round_layers(network, layers, names);
+  round_layers(network, layers, round_inputs, names);
   return network;
 }
 
@@ -227,7 +288,10 @@ QuantizedNetwork quantize(const Network& network, const std::function<double(con
          "give data for which they are",
          loss);
   }
-  return nn::Int8LayerChoice<Network>(network, layers, loss_of).run<QuantizedNetwork>(options);
+  const auto make = [&](std::span<const std::string> chosen) {
+    return network.with_int8(chosen, options.round_inputs);
+  };
+  return nn::Int8LayerChoice<Network>(make, layers, loss_of).run<QuantizedNetwork>(options);
 }
 
 }  // namespace penstock

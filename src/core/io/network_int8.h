@@ -14,7 +14,8 @@ namespace penstock::io {
 std::vector<std::string> int8_layers(const network::Network& network);
 
 /// Returns the network with the matrices of these nodes as int8. A DequantizeLinear with one scale for each output
-/// reads each of them, so that everything that runs networks runs this one.
-network::Network with_int8(network::Network network, std::span<const std::string> layers);
+/// reads each of them, so that everything that runs networks runs this one. `round_inputs`: convolutions and products
+/// of the sizes that products of bytes are faster for round their inputs, too; the C runtime has no such operators.
+network::Network with_int8(network::Network network, std::span<const std::string> layers, bool round_inputs = false);
 
 }  // namespace penstock::io

@@ -157,8 +157,9 @@ void save_rtneural(const Network& network, const std::string& path) { write_file
 
 void Network::save(const std::string& path) const { io::write_network(path, *impl_->network); }
 
-Network Network::with_int8(std::span<const std::string> layers) const {
-  return Network(std::make_shared<const Impl>(io::with_int8(*impl_->network, layers), impl_->source_name()));
+Network Network::with_int8(std::span<const std::string> layers, bool round_inputs) const {
+  network::Network made = io::with_int8(*impl_->network, layers, round_inputs);
+  return Network(std::make_shared<const Impl>(std::move(made), impl_->source_name()));
 }
 
 Network Network::with_row_ranges(const NetworkShapes& one, const NetworkShapes& two) const {

@@ -128,6 +128,69 @@ void RoundToBytes(float scale, float zero, Index n, const float* x, std::int8_t*
 }
 #endif
 
+void FindRange(Index n, const float* x, float* low, float* high) {
+  const Simd::Tag d;
+  auto least = hn::Zero(d), most = hn::Zero(d), others = hn::Zero(d);
+  for (Index i = 0; i < n; i += Simd::lanes) {
+    const auto v = Lanes<float>::load(x + i, std::min<Index>(Simd::lanes, n - i)).raw;
+    least = hn::Min(least, v), most = hn::Max(most, v);
+    others = hn::MulAdd(v, hn::Zero(d), others);  // NaN if a number is not finite
+  }
+  *low = hn::GetLane(hn::MinOfLanes(d, least));
+  const bool finite = hn::AllTrue(d, hn::Eq(others, others));
+  *high = finite ? hn::GetLane(hn::MaxOfLanes(d, most)) : std::numeric_limits<float>::infinity();
+}
+
+std::int32_t RoundRange(Index n, const float* x, float inverse, std::int32_t offset, std::int8_t* y) {
+  const Simd::Tag d;
+  const hn::RebindToSigned<Simd::Tag> di;
+  const hn::Rebind<std::int8_t, Simd::Tag> bytes;
+  const auto factor = hn::Set(d, inverse);
+  const Sums32 shift = hn::Set(di, offset), most = hn::Set(di, 127);
+  Sums32 total = hn::Zero(di);
+  const auto rounded = [&](auto v)
+                           HWY_ATTR { return hn::Min(hn::Add(hn::NearestInt(hn::Mul(v, factor)), shift), most); };
+  Index i = 0;
+  for (; i + Simd::lanes <= n; i += Simd::lanes) {
+    const Sums32 levels = rounded(hn::LoadU(d, x + i));
+    total = hn::Add(total, levels);
+    hn::StoreU(hn::DemoteTo(bytes, levels), bytes, y + i);
+  }
+  auto sum = static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(di, total)));
+  if (i == n) return static_cast<std::int32_t>(sum);
+  alignas(64) std::int8_t rest[Simd::lanes];
+  hn::Store(hn::DemoteTo(bytes, rounded(Lanes<float>::load(x + i, n - i).raw)), bytes, rest);
+  for (Index k = 0; i < n; ++i, ++k) sum += static_cast<std::uint32_t>(y[i] = rest[k]);
+  return static_cast<std::int32_t>(sum);
+}
+
+/// In blocks of 4 x 4.
+void Transpose(Index rows, Index columns, const float* x, Index x_stride, float* y, Index y_stride) {
+  const hn::FixedTag<float, 4> d;
+  const hn::RepartitionToWide<decltype(d)> pairs;
+  const Index whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+  for (Index row = 0; row < whole_rows; row += 4) {
+    for (Index column = 0; column < whole_columns; column += 4) {
+      const float* const from = x + row * x_stride + column;
+      float* const to = y + column * y_stride + row;
+      const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + x_stride);
+      const auto r2 = hn::LoadU(d, from + 2 * x_stride), r3 = hn::LoadU(d, from + 3 * x_stride);
+      const auto low0 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+      const auto low2 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+      const auto high0 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+      const auto high2 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low0, low2)), d, to);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low0, low2)), d, to + y_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high0, high2)), d, to + 2 * y_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high0, high2)), d, to + 3 * y_stride);
+    }
+  }
+  for (Index row = 0; row < rows; ++row) {
+    const Index begin = row < whole_rows ? whole_columns : 0;
+    for (Index column = begin; column < columns; ++column) y[column * y_stride + row] = x[row * x_stride + column];
+  }
+}
+
 }  // namespace
 
 void FillByteKernels(network::Kernels& kernels) {
@@ -135,6 +198,9 @@ void FillByteKernels(network::Kernels& kernels) {
 #if PENSTOCK_INT8_PRODUCTS
   kernels.round_to_bytes = &RoundToBytes;
 #endif
+  kernels.find_range = &FindRange;
+  kernels.round_range = &RoundRange;
+  kernels.transpose = &Transpose;
   kernels.byte_panels = &BytePanels;
   kernels.pack_bytes = &PackBytes;
   kernels.multiply_bytes = &MultiplyBytes;

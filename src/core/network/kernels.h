@@ -195,6 +195,14 @@ struct Kernels {
   /// faster than those of floats whose windows overlap.
   void (*round_to_bytes)(float scale, float zero, Index n, const float* x, std::int8_t* y) = nullptr;
 
+  /// Finds the least and the largest of x [n] and 0. The latter is infinite if a number is not finite. Null where there
+  /// are no products of bytes, as the next two.
+  void (*find_range)(Index n, const float* x, float* low, float* high) = nullptr;
+  /// y [n] = x * inverse, rounded, plus `offset`, within 8 bits. Returns the sum of y.
+  std::int32_t (*round_range)(Index n, const float* x, float inverse, std::int32_t offset, std::int8_t* y) = nullptr;
+  /// y [columns, rows] = x [rows, columns], whose rows lie so far apart.
+  void (*transpose)(Index rows, Index columns, const float* x, Index x_stride, float* y, Index y_stride) = nullptr;
+
   PrepareSpectrum prepare_spectrum = nullptr;  ///< Null where convolutions are products.
 };
 

@@ -6,9 +6,25 @@ namespace penstock::network {
 
 const Operator* find_operator(std::string_view name) {
   constexpr Operators (*files[])() = {
-      shape_operators,     movement_operators, index_operators,       pointwise_operators, condition_operators,
-      product_operators,   einsum_operator,    convolution_operators, reduction_operators, normalisation_operators,
-      recurrent_operators, resize_operators,   signal_operators,      quantized_operators, pool_operators};
+    shape_operators,
+    movement_operators,
+    index_operators,
+    pointwise_operators,
+    condition_operators,
+    product_operators,
+    einsum_operator,
+    convolution_operators,
+    reduction_operators,
+    normalisation_operators,
+    recurrent_operators,
+    resize_operators,
+    signal_operators,
+    quantized_operators,
+    pool_operators,
+#if !PENSTOCK_RUNTIME
+    rounded_operators,
+#endif
+  };
   for (const auto file : files) {
     const Operators operators = file();
     const auto found = std::ranges::find(operators, name, &Operator::name);

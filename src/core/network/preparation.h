@@ -123,6 +123,8 @@ Operators recurrent_operators();
 Operators resize_operators();
 Operators signal_operators();
 Operators quantized_operators();
+/// Those of files of `quantize` with rounded inputs. The C runtime has none: it refuses such files.
+Operators rounded_operators();
 /// Those that the builder makes of operators of a file; the C runtime has none.
 Operators dynamic_operators();
 Operators byte_operators();

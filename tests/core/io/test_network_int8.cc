@@ -71,6 +71,38 @@ TEST(NetworkInt8, RoundsMatricesOfTheFormsThatOperatorsTakeAlone) {
   EXPECT_EQ(rounded("Gemm", {2, 2}), 2U);
 }
 
+/// What becomes of a node of this shape whose inputs may be rounded.
+std::string rounded_op(const std::string& op, const Shape& shape, std::vector<network::Attribute> attributes = {},
+                       const Shape& bias = {}) {
+  static const std::vector<float> weights(1 << 16, 0.5f);
+  const auto first = [](const Shape& of) {
+    return std::span(weights).first(static_cast<std::size_t>(network::elements(of)));
+  };
+  Network network = in_idle_branch(op, shape, first(shape));
+  Network& body = network.nodes[0].bodies[1];
+  body.nodes[0].attributes = std::move(attributes);
+  if (!bias.empty()) {
+    body.values.push_back({.name = "bias", .shape = bias, .constant = 1});
+    body.constants.push_back({network::Type::f32, bias, std::as_bytes(first(bias))});
+    body.nodes[0].reads.push_back(3);
+  }
+  return with_int8(network, kNode, true).nodes[0].bodies[1].nodes.back().op;
+}
+
+TEST(NetworkInt8, RoundsInputsOfLargeConvolutionsAndProducts) {
+  EXPECT_EQ(rounded_op("Conv", {64, 64, 3}), "RoundedConv");
+  EXPECT_EQ(rounded_op("Conv", {64, 64, 3}, {{"group", {1}}}, {64}), "RoundedConv");
+  EXPECT_EQ(rounded_op("MatMul", {100, 80}), "RoundedMatMul");
+  EXPECT_EQ(rounded_op("Gemm", {100, 80}, {{"alpha", {}, {1.0f}}}, {80}), "RoundedMatMul");
+  EXPECT_EQ(rounded_op("Gemm", {100, 80}, {{"transB", {1}}}, {100}), "RoundedMatMul");
+  EXPECT_EQ(rounded_op("Gemm", {100, 80}, {}, {100}), "Gemm");  // a bias that no output has
+  EXPECT_EQ(rounded_op("Gemm", {100, 80}, {{"transA", {1}}}), "Gemm");
+  EXPECT_EQ(rounded_op("Gemm", {100, 80}, {{"alpha", {}, {0.5f}}}), "Gemm");
+  EXPECT_EQ(rounded_op("Conv", {64, 64, 1}), "Conv");  // small
+  EXPECT_EQ(rounded_op("Conv", {64, 64, 3}, {{"group", {2}}}), "Conv");
+  EXPECT_EQ(rounded_op("Recurrent", {1, 64, 64}), "Recurrent");
+}
+
 TEST(NetworkInt8, LeavesMatricesThatAreNotFinite) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     const float weights[] = {1, 2, bad, 4};

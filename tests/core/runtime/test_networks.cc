@@ -62,6 +62,30 @@ TEST(RuntimeNetworks, AnswerWithTheBitsOfTheFullLibrary) {
   EXPECT_TRUE(same_bits(runtime.state(), floats));
 }
 
+/// y = x w, with x [-1, 80]; or the numbers that x is rounded to.
+Network wide_product(bool rounded) {
+  using namespace onnx;  // NOLINT(google-build-using-namespace): the file's own vocabulary
+  const std::string file =
+      model({{value("x", {-1, 80})},
+             {rounded ? node("DynamicQuantizeLinear", {"x"}, {"q", "y", "z"}) : node("MatMul", {"x", "w"}, {"y"})},
+             {tensor("w", {80, 80}, numbers(80 * 80, 2))},
+             {value("y", rounded ? std::vector<Index>() : std::vector<Index>{-1, 80})}});
+  return Network::import_onnx(std::as_bytes(std::span(file)));
+}
+
+TEST(RuntimeNetworks, RefuseWhatOnlyTheFullLibraryComputes) {
+  const Network product = wide_product(false);
+  const std::int64_t extents[] = {2, 80};
+  const std::vector<penstock_shape> shapes = {{"x", extents, 2}};
+  const std::string file = file_of(product.with_int8(int8_layers(product)));
+  const RuntimeModel model = open_network(file, shapes);
+  expect_file_refusal(PENSTOCK_UNSUPPORTED, "RoundedMatMul", file_of(product.with_int8(int8_layers(product), true)),
+                      shapes);
+  const Network rounded = wide_product(true);
+  const Network rows = rounded.with_row_ranges({{"x", {1, 80}}}, {{"x", {2, 80}}});
+  expect_file_refusal(PENSTOCK_UNSUPPORTED, "there is no such operator in this library", file_of(rows), shapes);
+}
+
 TEST(RuntimeNetworks, SayWhatTheyReadAndReturn) {
   const std::string file = file_of(listener());
   const RuntimeModel model = open_network(file);

@@ -30,7 +30,7 @@ std::vector<OnnxLayer> read_onnx_layers(const std::string&, const std::optional<
 network::Network io::read_network(const SafetensorsFile&) { no_networks(); }
 
 void Network::save(const std::string&) const { no_networks(); }
-Network Network::with_int8(std::span<const std::string>) const { no_networks(); }
+Network Network::with_int8(std::span<const std::string>, bool) const { no_networks(); }
 Network Network::with_row_ranges(const NetworkShapes&, const NetworkShapes&) const { no_networks(); }
 const std::vector<NetworkTensor>& Network::inputs() const { no_networks(); }
 const std::vector<NetworkTensor>& Network::outputs() const { no_networks(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +21,11 @@ class Int8LayerChoice {
  public:
   using Loss = std::function<double(const Made&)>;
 
-  Int8LayerChoice(const Made& model, const std::vector<std::string>& layers, const Loss& loss_of)
-      : model_(model), loss_of_(loss_of) {
+  using Make = std::function<Made(std::span<const std::string>)>;
+
+  /// `make` returns the model with such layers of int8.
+  Int8LayerChoice(Make make, const std::vector<std::string>& layers, const Loss& loss_of)
+      : make_(std::move(make)), loss_of_(loss_of) {
     for (const std::string& name : layers) layers_.push_back({name, {}, true});
   }
 
@@ -32,11 +36,11 @@ class Int8LayerChoice {
                        "0 or more, such as 0.005 for half a percent");
     }
     if (options.each_layer) measure_layers();
-    Made made = model_.with_int8(chosen());
+    Made made = make_(chosen());
     double loss = loss_of_(made);
     while (options.max_loss && !(loss <= *options.max_loss)) {
       leave_worst(*options.max_loss, loss);
-      made = model_.with_int8(chosen());
+      made = make_(chosen());
       loss = loss_of_(made);
     }
     if (std::isnan(loss)) {
@@ -56,7 +60,7 @@ class Int8LayerChoice {
   }
 
   void measure_layers() {
-    for (QuantizedLayer& layer : layers_) layer.loss = loss_of_(model_.with_int8(std::span(&layer.name, 1)));
+    for (QuantizedLayer& layer : layers_) layer.loss = loss_of_(make_(std::span(&layer.name, 1)));
   }
 
   /// NaN is the worst of losses.
@@ -75,7 +79,7 @@ class Int8LayerChoice {
     worst->int8 = false;
   }
 
-  const Made& model_;
+  Make make_;
   const Loss& loss_of_;
   std::vector<QuantizedLayer> layers_;
 };

@@ -104,7 +104,8 @@ Quantized quantize(const Model& model, const LossOf& loss_of, const QuantizeOpti
          model.spec().int8.empty() ? "cell " + model.spec().cell + " is not a built-in one, and there is no other"
                                    : "those that can already are");
   }
-  return nn::Int8LayerChoice<Model>(model, layers, loss_of).run<Quantized>(options);
+  const auto make = [&](std::span<const std::string> chosen) { return model.with_int8(chosen); };
+  return nn::Int8LayerChoice<Model>(make, layers, loss_of).run<Quantized>(options);
 }
 
 }  // namespace penstock
