@@ -14,6 +14,8 @@ namespace penstock::network {
 constexpr Index kChunk = 512;
 /// Planes of at most so many floats keep their zeros from run to run: frames of streams are copied sooner so.
 constexpr Index kFloatsOfZeros = 1 << 14;
+/// Planes of so many floats stay in the second-level cache: larger ones are made for some rows of results at a time.
+constexpr Index kFloatsOfPlanes = 96 << 10;
 /// Windows of a product at once: a few tiles of rows.
 constexpr Index kWindowsAtOnce = 24;
 /// The least number of images whose windows fill a tile of rows.
@@ -29,6 +31,7 @@ struct Convolution {
   // Each channel is copied to a plane for each phase: rows and columns that a stride steps over together.
   std::vector<std::pair<Index, Index>> phases = {{0, 0}};
   Index rows = 0, columns = 0;         // of a plane
+  Index block = 1;                     // rows of results whose planes are there at once
   std::vector<Index> offsets;          // of the channels and places of a window, in planes of a group
   Index at_image = 0, at_results = 0;  // in the scratch, in floats; the former of windows: an image by columns
   Index images_at_once = 1;            // of windows
@@ -50,6 +53,7 @@ struct Convolution {
   /// Each group is a product of one row.
   bool single_rows() const { return groups > 1 && maps == 1 && direct() && inner() <= kPartOfProduct; }
   Index rows_at_once() const { return std::clamp<Index>(kChunk / columns, 1, windows.h.out); }
+  Index blocks() const { return (windows.h.out + block - 1) / block; }
 };
 
 /// Applies the function that ends a step to n results.

@@ -41,13 +41,13 @@ void fill_row(const Window& w, Index phase, Index columns, const float* x, float
   }
 }
 
-/// All channels of an image as planes.
-void fill_planes(const Convolution& plan, const float* x, float* y) {
+/// Rows of all channels of an image as planes, from `first` on.
+void fill_planes(const Convolution& plan, Index first, const float* x, float* y) {
   const Window &h = plan.windows.h, &w = plan.windows.w;
   for (Index channel = 0; channel < plan.groups * plan.channels; ++channel, x += plan.inputs()) {
     for (const auto& [phase_h, phase_w] : plan.phases) {
       for (Index row = 0; row < plan.rows; ++row, y += plan.columns) {
-        const Index at = row * h.stride + phase_h - h.before;
+        const Index at = (first + row) * h.stride + phase_h - h.before;
         const bool there = at >= 0 && at % h.up == 0 && at / h.up < h.in;
         fill_row(w, phase_w, plan.columns, there ? x + at / h.up * w.in : nullptr, y, plan.has_zeros);
       }
@@ -55,9 +55,16 @@ void fill_planes(const Convolution& plan, const float* x, float* y) {
   }
 }
 
-/// The results of a group, some columns at a time. `job` has all but those.
+/// Columns of planes are computed by whole vectors, a quarter of a panel: those behind a row are scratch as well.
+Index in_vectors(Index columns, Index panel) { return (columns + panel / 4 - 1) / (panel / 4) * (panel / 4); }
+
+Index columns_at_once(const Convolution& plan, Index panel) {
+  return in_vectors(plan.rows_at_once() * plan.columns, panel);
+}
+
+/// The results of a group, some columns at a time: `all` rows of them. `job` has all but those.
 void run_group(const Step& step, const Memory& memory, const Convolution& plan, Product job, const float* planes,
-               float* y) {
+               Index all, float* y) {
   const Index out = plan.windows.w.out, results = plan.results();
   if (plan.direct()) {
     job.c_stride = results;
@@ -74,10 +81,11 @@ void run_group(const Step& step, const Memory& memory, const Convolution& plan, 
   }
   const Index rows_at_once = plan.rows_at_once();
   job.c = step.spare(memory) + plan.at_results;
-  job.c_stride = rows_at_once * plan.columns;
-  for (Index row = 0; row < plan.windows.h.out; row += rows_at_once) {
-    const Index rows = std::min(rows_at_once, plan.windows.h.out - row);
+  job.c_stride = columns_at_once(plan, memory.kernels.panel_columns);
+  for (Index row = 0; row < all; row += rows_at_once) {
+    const Index rows = std::min(rows_at_once, all - row);
     job.columns = (rows - 1) * plan.columns + out;
+    if (plan.padded) job.columns = in_vectors(job.columns, memory.kernels.panel_columns);
     job.b = planes + row * plan.columns;
     memory.kernels.multiply(job);
     for (Index map = 0; map < plan.maps; ++map) {
@@ -97,10 +105,12 @@ void run_maps_at_offsets(const Step& step, const Memory& memory) {
   Product job;
   job.rows = plan.maps, job.inner = job.a_stride = plan.inner();
   job.offset = plan.offsets.data();
-  for (Index image = 0; image < plan.images; ++image) {
+  const Index blocks = plan.blocks();
+  for (Index i = 0; i < plan.images * blocks; ++i) {
+    const Index image = i / blocks, row = i % blocks * plan.block;
     const float* planes = step.floats(0, memory) + image * plan.groups * plan.channels * plan.inputs();
     if (plan.padded) {
-      fill_planes(plan, planes, step.spare(memory));
+      fill_planes(plan, row, planes, step.spare(memory));
       planes = step.spare(memory);
     }
     if (plan.single_rows()) {
@@ -115,7 +125,9 @@ void run_maps_at_offsets(const Step& step, const Memory& memory) {
       job.a = weights + group * plan.maps * job.inner;
       job.row_bias = bias == nullptr ? nullptr : bias + group * plan.maps;
       run_group(step, memory, plan, job, planes + group * plan.channels * plane,
-                step.result(0, memory) + (image * plan.groups + group) * plan.maps * plan.results());
+                std::min(plan.block, plan.windows.h.out - row),
+                step.result(0, memory) + (image * plan.groups + group) * plan.maps * plan.results() +
+                    row * plan.windows.w.out);
     }
   }
 }
@@ -204,26 +216,28 @@ bool absorb_into_tiles(Step& step, Index channels, const float* gain, const floa
 }
 
 /// The even and the odd rows and columns of the input lie in planes of their own: element (r, c) of a tile's 4 x 4 is
-/// in plane (r % 2, c % 2), side by side with that of the next tile.
+/// in plane (r % 2, c % 2), side by side with that of the next tile. The factors lie as panels of the product.
 void run_tiles(const Step& step, const Memory& memory) {
   const auto& plan = *static_cast<const Convolution*>(step.plan.get());
   const Index out_h = plan.windows.h.out, out_w = plan.windows.w.out, plane = plan.rows * plan.columns;
-  const Index all = plan.rows - 1, stride = plan.tile_stride;
+  const Index all = (out_h + 1) / 2, stride = plan.tile_stride, panel = memory.kernels.panel_columns;
   float *const planes = step.spare(memory), *const inputs = planes + plan.at_results;
   float *const products = inputs + kTile * plan.channels * stride, *const results =
                                                                        products + kTile * plan.maps * stride;
   Product job;
-  job.rows = plan.maps, job.columns = stride, job.inner = job.a_stride = plan.channels;
-  job.b_row = job.c_stride = stride;
+  job.rows = plan.maps, job.columns = job.c_stride = stride;
+  job.inner = job.a_stride = job.b_column = plan.channels, job.b_row = panel;
   for (Index image = 0; image < plan.images; ++image) {
-    fill_planes(plan, step.floats(0, memory) + image * plan.channels * plan.inputs(), planes);
     float* const y = step.result(0, memory) + image * plan.maps * plan.results();
     for (Index row = 0; row < all; row += plan.tile_rows) {
       const Index rows = std::min(plan.tile_rows, all - row);
       const Index tiles = rows * plan.columns - 1;
-      for (Index channel = 0; channel < plan.channels; ++channel) {
-        memory.kernels.to_tiles(tiles, planes + 4 * channel * plane + row * plan.columns, plane, plan.columns,
-                                inputs + channel * stride, plan.channels * stride);
+      fill_planes(plan, row, step.floats(0, memory) + image * plan.channels * plan.inputs(), planes);
+      for (Index at = 0; at < tiles; at += panel) {
+        for (Index channel = 0; channel < plan.channels; ++channel) {
+          memory.kernels.to_tiles(std::min(panel, tiles - at), planes + 4 * channel * plane + at, plane, plan.columns,
+                                  inputs + at * plan.channels + channel * panel, plan.channels * stride);
+        }
       }
       for (Index i = 0; i < kTile; ++i) {
         job.a = step.packed.data() + i * plan.maps * plan.channels;
@@ -247,15 +261,16 @@ Index lay_out_tiles(Convolution& plan, Index panel) {
   Window &h = plan.windows.h, &w = plan.windows.w;
   h.stride = w.stride = 2;  // of the planes
   plan.phases = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
-  plan.rows = (h.out + 1) / 2 + 1, plan.columns = (w.out + 1) / 2 + 1;
+  plan.columns = (w.out + 1) / 2 + 1;
   // Products run over whole panels, so that as many rows go together as leave little of the last one empty.
-  const Index all = plan.rows - 1;
+  const Index all = (h.out + 1) / 2;
   Index least = 0;
   for (Index rows = 1; rows <= all; ++rows) {
     const Index stride = (rows * plan.columns + panel - 1) / panel * panel, work = (all + rows - 1) / rows * stride;
     if (rows > 1 && stride * (plan.channels + plan.maps) > kTileValues) break;
     if (rows == 1 || work < least) plan.tile_rows = rows, plan.tile_stride = stride, least = work;
   }
+  plan.rows = plan.tile_rows + 1;
   plan.at_results = (4 * plan.channels * plan.rows * plan.columns + 15) / 16 * 16;
   return plan.at_results + (kTile * (plan.channels + plan.maps) + 4) * plan.tile_stride;
 }
@@ -275,21 +290,28 @@ void lay_out(Convolution& plan) {
   const Window &h = plan.windows.h, &w = plan.windows.w;
   plan.padded =
       h.stride * w.stride * h.up * w.up != 1 || h.before != 0 || w.before != 0 || h.after != 0 || w.after != 0;
-  plan.rows = plan.padded ? h.out + (h.reach() - 1) / h.stride : h.in;
   plan.columns = plan.padded ? w.out + (w.reach() - 1) / w.stride : w.in;
   plan.phases.clear();
-  std::vector<Index> places;
+  std::vector<Index> numbers;
   for (Index i = 0; i < plan.places(); ++i) {
-    const Index row = i / w.size * h.dilation, column = i % w.size * w.dilation;
-    const std::pair phase(row % h.stride, column % w.stride);
+    const std::pair phase(i / w.size * h.dilation % h.stride, i % w.size * w.dilation % w.stride);
     const auto found = std::ranges::find(plan.phases, phase);
-    const Index number = found - plan.phases.begin();
+    numbers.push_back(found - plan.phases.begin());
     if (found == plan.phases.end()) plan.phases.push_back(phase);
-    places.push_back((number * plan.rows + row / h.stride) * plan.columns + column / w.stride);
   }
-  const Index plane = plan.rows * plan.columns * static_cast<Index>(plan.phases.size());
+  const Index more = (h.reach() - 1) / h.stride, phases = static_cast<Index>(plan.phases.size());
+  plan.block = std::max<Index>(h.out, 1);
+  if (plan.padded && !plan.direct()) {
+    const Index of_row = plan.groups * plan.channels * phases * plan.columns, at_once = plan.rows_at_once();
+    plan.block = std::clamp((kFloatsOfPlanes / of_row - more) / at_once * at_once, at_once, plan.block);
+  }
+  plan.rows = plan.padded ? plan.block + more : h.in;
+  const Index map = plan.rows * plan.columns;
   for (Index channel = 0; channel < plan.channels; ++channel) {
-    for (const Index place : places) plan.offsets.push_back(channel * plane + place);
+    for (Index i = 0; i < plan.places(); ++i) {
+      const Index row = i / w.size * h.dilation / h.stride, column = i % w.size * w.dilation / w.stride;
+      plan.offsets.push_back((channel * phases + numbers[i]) * map + row * plan.columns + column);
+    }
   }
 }
 
@@ -360,12 +382,12 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
     lay_out(*plan);
     const auto phases = static_cast<Index>(plan->phases.size());
     PENSTOCK_TRY(check_shape(Type::f32, {plan->groups * plan->channels, phases, plan->rows, plan->columns}));
-    PENSTOCK_TRY(check_shape(Type::f32, {plan->maps, plan->rows_at_once(), plan->columns}));
+    PENSTOCK_TRY(check_shape(Type::f32, {plan->maps, columns_at_once(*plan, panel)}));
     const Index plane = plan->rows * plan->columns * phases;
     if (plan->padded) scratch = (plan->groups * plan->channels * plane + 15) / 16 * 16;
-    step.keeps_scratch = plan->has_zeros = plan->padded && scratch <= kFloatsOfZeros;
+    step.keeps_scratch = plan->has_zeros = plan->padded && plan->blocks() == 1 && scratch <= kFloatsOfZeros;
     plan->at_results = scratch;
-    if (!plan->direct()) scratch += plan->maps * plan->rows_at_once() * plan->columns;
+    if (!plan->direct()) scratch += plan->maps * columns_at_once(*plan, panel);
     if (weights != nullptr) step.packed.own().assign(weights, weights + maps * inner);
   }
   const bool tiled = plan->tile_rows > 0;

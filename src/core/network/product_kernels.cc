@@ -126,7 +126,7 @@ void MultiplyAll(const Product& job) {
   }
   // Panels end where the next one begins, so that what is left over lies in one.
   for (Index left = job.columns - column; left > 0;) {
-    if (left > 2 * lanes) {
+    if (left >= 2 * lanes) {
       MultiplyColumns<2, indirect>(job, column, lanes);
       column += 2 * lanes, left -= 2 * lanes;
     } else {
