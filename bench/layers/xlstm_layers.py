@@ -2,9 +2,9 @@
 
     python bench/layers/xlstm_layers.py [--device cuda] [--shapes 16x256x256x4] [--seconds 1]
 
-Shapes are rows x steps x embedding x heads. Prints medians and quartiles in milliseconds for whole layers in float32,
-and the time of the first call after patch(), in which a GPU's kernels are compiled. A CPU runs one thread, whose
-processor time counts. Results and gradients must first be equal.
+Shapes are rows x steps x embedding x heads. Prints medians and quartiles in milliseconds for layers in float32, for
+the recurrence alone, which patch() replaces, and the time of the first call after patch(), in which a GPU's kernels are
+compiled. A CPU runs one thread, whose processor time counts. Results and gradients must first be equal.
 """
 
 import argparse
@@ -26,11 +26,16 @@ def layer_of(width, heads, device):
 
 
 def passes(layer, x, dy):
-    """Returns functions by name that run the layer and return their results."""
+    """Returns functions by name that run the layer, or its recurrence alone, and return their results."""
+    wx = torch.randn(*x.shape[:2], 4 * x.shape[2], device=x.device)
 
     @torch.no_grad()
     def forward():
         return [layer(x)]
+
+    @torch.no_grad()
+    def recurrence():
+        return [layer.slstm_cell(wx)[0]]
 
     def training():
         for leaf in (x, *layer.parameters()):
@@ -43,7 +48,7 @@ def passes(layer, x, dy):
     def step():
         return [layer.step(x[:, :1])[0]]
 
-    return {"forward": forward, "forward and backward": training, "one step": step}
+    return {"forward": forward, "its recurrence alone": recurrence, "forward and backward": training, "one step": step}
 
 
 def timed(run, device, patched):
