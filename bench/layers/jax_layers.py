@@ -7,6 +7,7 @@
 The last command measures one thread where other programs run as well. Each layer by lax.scan is timed with the fastest
 `unroll` of UNROLLS. A GPU gets 8 calls at a time, unless --queued says otherwise. Differences are those from lax.scan
 in float32 at JAX's highest precision, as parts of the largest value; times are those of JAX's default precision.
+On a CPU, a column has the products' rates at the medians; a line above the table has the rate of XLA's own large product.
 """
 
 import argparse
@@ -108,12 +109,24 @@ def times(functions, arguments, seconds, clock, queued):
     return found
 
 
-def best_unroll(cell, number, x, weights, queued):
+def products(cell, rows, steps, inputs, hidden, training):
+    """Returns the additions and multiplications of a layer's products."""
+    gates, factors = {"gru": (3, inputs + hidden), "lstm": (4, inputs + hidden), "mingru": (2, inputs)}[cell]
+    return (3 if training else 1) * 2 * rows * steps * gates * hidden * factors
+
+
+def rate_of_large_product(clock, size=1024):
+    """Returns the GFLOP/s of XLA's product of square matrices, the best of 20."""
+    matrix = jax.random.normal(jax.random.key(0), (size, size))
+    return 2e-6 * size**3 / min(times([jax.jit(jnp.matmul)], (matrix, matrix), 20 * 0.03, clock, 1)[0])
+
+
+def best_unroll(cell, number, x, weights, clock, queued):
     """Returns the fastest of UNROLLS for a pass."""
 
     def quickest(unroll):
         function = passes(functools.partial(by_scan, unroll=unroll), cell)[number]
-        return min(times([function], (x, weights), 0.3, time.perf_counter, queued)[0])
+        return min(times([function], (x, weights), 0.3, clock, queued)[0])
 
     return min(UNROLLS, key=quickest)
 
@@ -142,9 +155,11 @@ def main():
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     queued = options.queued or (8 if options.device == "cuda" else 1)
     jax.config.update("jax_default_device", jax.devices(options.device)[0])
-    print(f"JAX {jax.__version__}, {jax.devices(options.device)[0].device_kind}\n")
+    print(f"JAX {jax.__version__}, {jax.devices(options.device)[0].device_kind}")
+    on_cpu = options.device == "cpu"
+    print(f"XLA's product of [1024, 1024]: {rate_of_large_product(clock):.0f} GFLOP/s\n" if on_cpu else "")
     columns = ("`jax.lax.scan`", "`jax.experimental.rnn`", "`penstock.jax`")[:: 1 if options.device == "cuda" else 2]
-    titles = ["cell B, T, I, H, dtype", "pass", *(f"{column}, ms" for column in columns), "ratios", "differences"]
+    titles = ["cell B, T, I, H, dtype", "pass", *(f"{column}, ms" for column in columns), "ratios", *["GFLOP/s"] * on_cpu, "differences"]
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for cell, rows, steps, inputs, hidden, dtype in CASES[options.device][: options.cases]:
         key = jax.random.key(0)
@@ -152,7 +167,7 @@ def main():
         x = jax.random.normal(key, (rows, steps, inputs), dtype)
         with_cudnn = options.device == "cuda" and cell == "lstm" and dtype == "float32"
         for number, name in enumerate(("forward", "training")):
-            unroll = best_unroll(cell, number, x, weights, queued)
+            unroll = best_unroll(cell, number, x, weights, clock, queued)
             layers = [functools.partial(by_scan, unroll=unroll), *[by_cudnn] * with_cudnn, by_penstock]
             functions = [passes(layer, cell)[number] for layer in layers]
             exact = passes(functools.partial(by_scan, unroll=unroll), cell)[number]  # compiled at another precision
@@ -169,7 +184,9 @@ def main():
             medians = [statistics.median(each) for each in found]
             ratios = ", ".join(f"{other / medians[-1]:.1f}" for other in medians[:-1])
             sizes = f"{cell} {rows}, {steps}, {inputs}, {hidden}, {dtype}"
-            row = [sizes, name, *cells, ratios, ", ".join(f"{each:.0e}" for each in apart)]
+            work = products(cell, rows, steps, inputs, hidden, name == "training")
+            rates = [", ".join(f"{1e-6 * work / each:.0f}" for each in medians)] * on_cpu
+            row = [sizes, name, *cells, ratios, *rates, ", ".join(f"{each:.0e}" for each in apart)]
             print(f"| {' | '.join(row)} |", flush=True)
 
 
