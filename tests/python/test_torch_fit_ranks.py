@@ -265,19 +265,32 @@ exit "${status:-0}"
 """
 
 
-def test_the_script_for_slurm(text, tmp_path):
-    """With an srun that starts its tasks here."""
-    srun, model = tmp_path / "srun", tmp_path / "model.safetensors"
-    srun.write_text(SRUN)
-    srun.chmod(0o755)
-    options = ["--steps", "3", "--batch", "4", "--length", "16", "--width", "16", "--blocks", "1"]
-    place = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": sys.executable, "DEVICE": "cpu", "OUTPUT": str(model)}
-    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "SLURM_JOB_ID": "1"}
-    environment = {**os.environ, **place, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = ["bash", EXAMPLES / "slurm.sh", text, *options]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
-    assert result.returncode == 0 and result.stdout.count("3 steps") == 1, result.stdout + result.stderr
-    assert model.exists()
+PYTHON = """#!/usr/bin/env bash
+echo "rank $RANK $LOCAL_RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT: $*"
+"""
+
+
+def test_the_script_for_slurm(tmp_path):
+    """With an srun that starts its tasks here, and a Python that says what torchrun would have told it."""
+    for name, text in (("srun", SRUN), ("python", PYTHON)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    place = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DEVICE": "cpu", "OUTPUT": "a model"}
+    environment = {**os.environ, **place, "MASTER_ADDR": "here", "SLURM_JOB_ID": "50007"}
+
+    def said():
+        command = ["bash", EXAMPLES / "slurm.sh", "a text", "--steps", "3"]
+        result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+        assert result.returncode == 0, result.stderr
+        return sorted(result.stdout.splitlines())
+
+    options = "-m penstock.torch.train --device cpu --output a model"
+    ranks = [f"rank {rank} {rank} of 2 at here:10007: {options}" for rank in range(2)]
+    assert said() == [f"{rank} a text --steps 3" for rank in ranks]
+    (tmp_path / "a model.checkpoint" / "step-000000002").mkdir(parents=True)
+    assert said() == [f"{rank} a text --steps 3" for rank in ranks]  # that checkpoint is not complete
+    (tmp_path / "a model.checkpoint" / "step-000000002" / ".metadata").touch()
+    assert said() == [f"{rank} --resume a text --steps 3" for rank in ranks]
 
 
 def test_the_manifest_for_kubernetes():
