@@ -180,25 +180,32 @@ TEST_P(Int8Layers, SequencesAndBatchesHaveTheBitsOfSteps) {
     cpu::use_isa(isa);
     for (const Layer& layer : layers()) {
       const Index H = layer.shape().hidden, I = layer.shape().input;
-      for (const Index rows : {1, 2, 5, 7, 13}) {
-        Random random(9);
-        const std::vector<float> x = normals(random, rows * steps * I, 1.0);
+      constexpr int most = 13;
+      Random random(9);
+      const std::vector<float> x = normals(random, most * steps * I, 1.0);
+      std::vector<float> outputs;              // of all rows by themselves, [most, steps, H]
+      std::vector<std::vector<float>> states;  // of each row behind its steps, [states, H]
+      for (Index b = 0; b < most; ++b) {
+        auto& state = states.emplace_back(static_cast<std::size_t>(layer.states() * H), 0.0f);
+        for (Index t = 0; t < steps; ++t) {
+          const auto from = x.begin() + (b * steps + t) * I;
+          const std::vector<float> y = layer.run(target_of(1, 1, 1, true), {from, from + I}, state);
+          outputs.insert(outputs.end(), y.begin(), y.end());
+        }
+      }
+      for (const Index rows : {1, 2, 5, 7, most}) {
+        const std::vector<float> given(x.begin(), x.begin() + rows * steps * I);
+        const std::vector<float> wanted(outputs.begin(), outputs.begin() + rows * steps * H);
         const std::size_t size = static_cast<std::size_t>(layer.states() * rows * H);
-        std::vector<float> wanted, last(size);
+        std::vector<float> last(size);
         for (Index b = 0; b < rows; ++b) {
-          std::vector<float> state(static_cast<std::size_t>(layer.states() * H), 0.0f);
-          for (Index t = 0; t < steps; ++t) {
-            const auto from = x.begin() + (b * steps + t) * I;
-            const std::vector<float> y = layer.run(target_of(1, 1, 1, true), {from, from + I}, state);
-            wanted.insert(wanted.end(), y.begin(), y.end());
-          }
           for (Index s = 0; s < layer.states(); ++s) {
-            std::copy_n(state.begin() + s * H, H, last.begin() + (s * rows + b) * H);
+            std::copy_n(states[static_cast<std::size_t>(b)].begin() + s * H, H, last.begin() + (s * rows + b) * H);
           }
         }
         for (const int threads : {1, 2, 3}) {
           std::vector<float> state(size, 0.0f);
-          EXPECT_TRUE(same_bits(layer.run(target_of(rows, steps, threads), x, state), wanted))
+          EXPECT_TRUE(same_bits(layer.run(target_of(rows, steps, threads), given, state), wanted))
               << isa << ", " << rows << " rows, " << H << " units, " << threads << " threads";
           EXPECT_TRUE(same_bits(state, last));
         }
