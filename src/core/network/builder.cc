@@ -247,6 +247,18 @@ bool Builder::share_weights(Weights& packed) {
   return !is_new && packed.share(first->second);
 }
 
+/// Returns a buffer for the scratch of a step, or that of another one which keeps the same zeros in it.
+int Builder::new_scratch(const Step& step) {
+#if !PENSTOCK_RUNTIME
+  if (!step.zeros.empty()) {
+    const auto [found, is_new] = zeros_.try_emplace(step.zeros, -1);
+    if (is_new) found->second = new_buffer(step.scratch_bytes);
+    return found->second;
+  }
+#endif
+  return new_buffer(step.scratch_bytes);
+}
+
 void Builder::emit(Preparation& node, const Numbers& reads, const Numbers& writes) {
   if (node.viewed >= 0) {
     Item& result = items_[writes[0]];
@@ -266,7 +278,7 @@ void Builder::emit(Preparation& node, const Numbers& reads, const Numbers& write
   Emitted emitted{std::move(node.step), reads, writes, std::move(node.replaces)};
   for (const int read : reads) emitted.step.types.push_back(read < 0 ? Type::f32 : items_[read].fact.type);
   for (const int write : writes) emitted.step.types.push_back(items_[write].fact.type);
-  if (emitted.step.scratch_bytes > 0) emitted.scratch = new_buffer(emitted.step.scratch_bytes);
+  if (emitted.step.scratch_bytes > 0) emitted.scratch = new_scratch(emitted.step);
   if (emitted.step.adds_zeros) pads_[writes[0]] = steps_.size();
   steps_.push_back(std::move(emitted));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -92,6 +93,7 @@ class Builder {
 
   int new_item(Fact fact, int buffer = -1);
   int new_buffer(std::size_t bytes);
+  int new_scratch(const Step& step);
   int buffer_of(int item) const;
   Place place_of(int item) const;
 
@@ -113,7 +115,8 @@ class Builder {
     const Attribute* of_rows;  // the attribute "rows" of their ranges, or null
   };
   std::unordered_map<int, Levels> levels_;
-  std::unordered_map<int, int> wholes_;  // items of 32-bit integers, and of floats with the same numbers
+  std::map<std::vector<Index>, int> zeros_;  // buffers of scratches, by Step::zeros
+  std::unordered_map<int, int> wholes_;      // items of 32-bit integers, and of floats with the same numbers
 #endif
   std::size_t known_bytes_ = 0, packed_bytes_ = 0, nodes_ = 0;
   int depth_ = 0;

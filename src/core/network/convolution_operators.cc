@@ -315,6 +315,18 @@ void lay_out(Convolution& plan) {
   }
 }
 
+#if !PENSTOCK_RUNTIME
+/// What the places of zeros in the planes depend on.
+std::vector<Index> places_of_zeros(const Convolution& plan, Index scratch) {
+  std::vector<Index> all = {scratch, plan.groups * plan.channels, plan.rows, plan.columns};
+  for (const auto& [phase_h, phase_w] : plan.phases) all.insert(all.end(), {phase_h, phase_w});
+  for (const Window* window : {&plan.windows.h, &plan.windows.w}) {
+    all.insert(all.end(), {window->stride, window->before, window->in, window->up});
+  }
+  return all;
+}
+#endif
+
 /// y = gain y + shift for each map.
 bool absorb_maps(Step& step, Index channels, const float* gain, const float* shift) {
   const auto& plan = *static_cast<const Convolution*>(step.plan.get());
@@ -396,6 +408,9 @@ bool absorb_maps(Step& step, Index channels, const float* gain, const float* shi
     if (plan->few && plan->in_place()) run = &run_windows_in_place;
   }
   p.run(run, static_cast<std::size_t>(scratch) * sizeof(float));
+#if !PENSTOCK_RUNTIME
+  if (plan->has_zeros) step.zeros = places_of_zeros(*plan, scratch);
+#endif
   if (p.known(2) != nullptr) step.bias.assign(p.known_floats(2), p.known_floats(2) + maps);
   step.takes_ending = true;
   if (weights != nullptr && (!p.has(2) || p.known(2) != nullptr))

@@ -104,6 +104,10 @@ struct Step {
   bool takes_head = false;       ///< It can end so: it writes [T, 1, H] alone.
   bool is_column = false;        ///< It is such an output of rows, with the weights `packed` and the bias `bias`.
   bool keeps_scratch = false;    ///< The scratch is its own from run to run, and zero at first.
+#if !PENSTOCK_RUNTIME
+  std::vector<Index>
+      zeros;  ///< Of a kept scratch: steps with the same list keep zeros in the same places, and share it.
+#endif
   bool carries_states = false;   ///< It reads states before it writes the next ones, which may lie in the same place.
   bool takes_ending = false;     ///< It applies `ending`.
   bool is_unary = false;         ///< It does nothing but apply `ending`.

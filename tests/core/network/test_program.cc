@@ -51,6 +51,33 @@ TEST(NetworkProgram, KeepsAChainOfPointwiseOperatorsInOnePlace) {
   EXPECT_EQ(Running(longer.network, {{100, 3}}).program->workspace_bytes(), one);
 }
 
+TEST(NetworkProgram, ConvolutionsShareThePlanesWhoseZerosTheyKeep) {
+  const auto bytes_of_chain = [](int length, const std::vector<Index>& last, std::vector<float>& y) {
+    Maker maker;
+    int value = maker.input("x", {1, 32, 8, 8});
+    for (int i = 0; i < length; ++i) {
+      const int weights = maker.constant(noise({32, 16, 3, 3}, static_cast<std::uint64_t>(i)));
+      value = maker.node("Conv", {value, weights},
+                         {{"group", {2}}, {"pads", i + 1 < length ? std::vector<Index>{1, 1, 1, 1} : last}});
+    }
+    maker.output(value);
+    Running running(maker.network, {{1, 32, 8, 8}});
+    EXPECT_TRUE(running.status.ok()) << running.status.text;
+    for (int run = 0; run < 2; ++run) {  // the second finds the zeros
+      running.set(0, noise({1, 32, 8, 8}, 9));
+      running.run();
+      const auto got = running.output(0).as<float>();
+      EXPECT_TRUE(run == 0 || got == y);
+      y = got;
+    }
+    return running.program->workspace_bytes();
+  };
+  std::vector<float> y;
+  const std::size_t two = bytes_of_chain(2, {1, 1, 1, 1}, y);
+  EXPECT_EQ(bytes_of_chain(6, {1, 1, 1, 1}, y), two);
+  EXPECT_GE(bytes_of_chain(6, {0, 0, 2, 2}, y), two + 32 * 10 * 10 * sizeof(float));  // other places of zeros
+}
+
 TEST(NetworkProgram, RefusesShapesThatTheNetworkDoesNotHave) {
   const Maker maker = chain();
   EXPECT_THAT(Running(maker.network, {{2, 4}}).status.text,
