@@ -352,7 +352,7 @@ TEST(LinearForecast, HoldsAnArimaWithAShareOfAThird) {
   constexpr Index rows = 240, season = 12, learnt = 180;
   constexpr double theta = -0.6, seasonal = -0.7;
   double with = 0.0, without = 0.0;
-  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
     Random random(seed);
     std::vector<double> z, e;
     for (Index t = 0; t < rows; ++t) {
