@@ -79,14 +79,14 @@ void FillInt8Gates(int cell, runtime::Int8Gates& gates) {
 
 void Int8Product(const Int8Matrix& matrix, Index rows, Index columns, const float* x, std::int8_t* operand,
                  const float* bias, float* y) {
-  RoundRow(x, columns, PanelInputs<Int8Weight>(columns), operand);
+  RoundRow(x, columns, OperandInputs<Int8Weight>(columns), operand);
   Int8RowsTimesOperand(matrix, rows, columns, operand, bias, y);
 }
 
 }  // namespace
 
 const runtime::Int8Kernels* Int8Table() {
-  static constexpr runtime::Int8Kernels kernels = {&FillInt8Gates, &PanelInputs<Int8Weight>, &Int8Product};
+  static constexpr runtime::Int8Kernels kernels = {&FillInt8Gates, &OperandInputs<Int8Weight>, &Int8Product};
   return &kernels;
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 #include "backend/cpu/dense/panel_bf16.inl"
 
-#include "backend/cpu/product/amx_bf16.inl"
+#include "backend/cpu/product/amx_panels.inl"
 
 #include "backend/cpu/dense/input.inl"
 

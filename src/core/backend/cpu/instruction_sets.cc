@@ -27,17 +27,18 @@
 namespace penstock::cpu {
 namespace {
 
-/// Returns whether the chip has AMX for bfloat16 and the system lets this process use it. A process must ask once.
+/// Returns whether the chip has AMX for bfloat16 and int8, and the system lets this process use it. A process must ask
+/// once.
 bool amx_is_granted() {
-#if PENSTOCK_EMULATE_AMX
-  return has_bf16_products();
+#if PENSTOCK_EMULATE_AMX && HWY_ARCH_X86
+  return has_bf16_products() && __builtin_cpu_supports("avx512vnni") > 0;
 #elif HWY_ARCH_X86 && defined(__linux__)
   static const bool granted = [] {
-    constexpr unsigned bf16 = 1u << 22, tile = 1u << 24;
+    constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25, all = bf16 | tile | int8;
     constexpr int request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-    return (edx & bf16) != 0 && (edx & tile) != 0 && has_bf16_products() &&
+    return (edx & all) == all && has_bf16_products() && __builtin_cpu_supports("avx512vnni") > 0 &&
            syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
   }();
   return granted;
@@ -181,7 +182,8 @@ CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
 
 CellKernels<float> int8_kernels(int cell) {
   auto kernels = cell_kernels<float>(cell);
-  has_int8_products() ? FillInt8Dot(cell, kernels) : FillInt8(cell, kernels);
+  const auto fill = tiles_in_use ? &FillInt8Tiles : has_int8_products() ? &FillInt8Dot : &FillInt8;
+  fill(cell, kernels);
   return kernels;
 }
 

@@ -1,8 +1,13 @@
 // Opens the region of one instruction set for products of int8: HWY_BEFORE_NAMESPACE(), and if PENSTOCK_INT8_DOT says
-// so with what AVX-512 and NEON may be extended by, for which chips are asked. HWY_AFTER_NAMESPACE() closes it.
+// so with what AVX-512 and NEON may be extended by, for which chips are asked. PENSTOCK_INT8_AMX adds AMX.
+// HWY_AFTER_NAMESPACE() closes it.
 #undef PENSTOCK_INT8_TARGET
 #undef PENSTOCK_INT8_PRODUCTS
-#if PENSTOCK_INT8_DOT && HWY_TARGET == HWY_AVX3
+#undef PENSTOCK_INT8_TILES
+#define PENSTOCK_INT8_TILES (PENSTOCK_INT8_AMX && HWY_TARGET == HWY_AVX3)
+#if PENSTOCK_INT8_TILES
+#define PENSTOCK_INT8_TARGET HWY_TARGET_STR ",avx512vnni,amx-tile,amx-int8"
+#elif PENSTOCK_INT8_DOT && HWY_TARGET == HWY_AVX3
 #define PENSTOCK_INT8_TARGET HWY_TARGET_STR ",avx512vnni"
 #elif PENSTOCK_INT8_DOT && HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64 && HWY_COMPILER_GCC_ACTUAL
 // The compiler's own functions for dot products are of this architecture, and inlined into no other.

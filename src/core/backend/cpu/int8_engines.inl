@@ -4,9 +4,17 @@
 
 #include "backend/cpu/dense/panel_int8.inl"
 
+#if PENSTOCK_INT8_TILES
+#include "backend/cpu/product/amx_panels.inl"
+#endif
+
 #include "backend/cpu/dense/input.inl"
 
 #include "backend/cpu/dense/forward.inl"
+
+#if PENSTOCK_INT8_TILES
+#include "backend/cpu/dense/tiles.inl"
+#endif
 
 #include "backend/cpu/dense/step_panels.inl"
 
@@ -19,6 +27,10 @@
 #include "backend/cpu/scan/step.inl"
 
 #include "backend/cpu/scan/layer.inl"
+
+#if PENSTOCK_INT8_TILES
+#include "backend/cpu/scan/tiles.inl"
+#endif
 
 /// A product by itself, as the engine of scan cells has them: the sums of one gate, which are written and go no
 /// further.

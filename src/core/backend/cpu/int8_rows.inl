@@ -25,7 +25,7 @@ HWY_INLINE std::int32_t RowSum(const std::int8_t* w, const std::int8_t* x, Index
 HWY_INLINE void Int8RowsTimesOperand(const Int8Matrix& matrix, Index rows, Index columns, const std::int8_t* operand,
                                      const float* bias, float* y) {
   const hn::RebindToSigned<Simd::Tag> di;
-  RowScale tail = LoadRowScale(operand, PanelInputs<Int8Weight>(columns) - kInt8Tail);
+  RowScale tail = LoadRowScale(operand, columns);
   tail.correction = 0;  // rows have no offset
   for (Index r = 0; r < rows; r += Simd::lanes) {
     const Index count = std::min<Index>(Simd::lanes, rows - r);

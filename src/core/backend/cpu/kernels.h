@@ -431,7 +431,8 @@ void FillScan(int cell, CellKernels<float>& kernels);
 void FillScan(int cell, CellKernels<double>& kernels);
 /// Instead of the others' forward passes: over weights of int8.
 void FillInt8(int cell, CellKernels<float>& kernels);
-void FillInt8Dot(int cell, CellKernels<float>& kernels);  // where has_int8_products()
+void FillInt8Dot(int cell, CellKernels<float>& kernels);    // where has_int8_products()
+void FillInt8Tiles(int cell, CellKernels<float>& kernels);  // where has_bf16_tiles()
 /// Instead of the others' forward passes: for AVX-512 BF16 and anything else, and for AMX.
 void FillBf16(int cell, Precision precision, CellKernels<float>& kernels);
 void FillBf16Tiles(int cell, CellKernels<float>& kernels);

@@ -21,7 +21,7 @@ template <class Panel>
 HWY_INLINE const OperandOf<Panel>* InputRow(const DenseForward<RealOf<Panel>>& job, Index slot, Index step) {
   if constexpr (RoundsOperands<Panel> || Int8<Panel>) {
     return reinterpret_cast<const OperandOf<Panel>*>(job.rounded.x) +
-           job.rounded_row(slot, step) * PanelInputs<Panel>(job.input);
+           job.rounded_row(slot, step) * OperandInputs<Panel>(job.input);
   } else {
     return job.x + job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));
   }
@@ -30,7 +30,7 @@ HWY_INLINE const OperandOf<Panel>* InputRow(const DenseForward<RealOf<Panel>>& j
 /// Rounds the inputs of steps [begin, end), or copies them, for all who share the slots of a part.
 template <class Panel>
 void RoundPiece(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index begin, Index end) {
-  const Index inputs = PanelInputs<Panel>(job.input);
+  const Index inputs = OperandInputs<Panel>(job.input);
   for (Index slot = part.slot_begin + part.member; slot < part.slot_end; slot += part.members) {
     for (Index step = begin; step < std::min(end, job.plan.length[slot]); ++step) {
       const Index from = job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));

@@ -6,7 +6,7 @@
 // of Bf16Product with operands rounded to bfloat16 too, two products at a time; one of Bf16Tile likewise by AMX, which
 // multiplies tiles of 16 rows x 32 inputs with tiles of 32 inputs x 16 units. NarrowFloat is a float in a panel for
 // vectors of half as many lanes. Int8Weight is multiplied with operands of int8, four products at a time
-// (panel_int8.inl).
+// (panel_int8.inl), also by AMX.
 
 #include "backend/cpu/target.inl"
 
@@ -34,13 +34,14 @@ struct PanelTraits {
   static constexpr Index group = 1;    // inputs that lie side by side for each unit
   static constexpr Index padding = 1;  // panels hold a multiple of so many inputs
   static constexpr Index tail = 0;     // and room for so many elements more for each unit; so do rows of operands
+  static constexpr Index line = 1;     // such a row takes a multiple of so many: of AMX, a line of the cache
 };
 template <>
 struct PanelTraits<Bf16Weight> {
   using Real = float;
   using Vectors = Lanes<float>;
   using Operand = float;
-  static constexpr Index group = 2, padding = 2, tail = 0;
+  static constexpr Index group = 2, padding = 2, tail = 0, line = 1;
 };
 template <>
 struct PanelTraits<Bf16Product> : PanelTraits<Bf16Weight> {
@@ -48,7 +49,7 @@ struct PanelTraits<Bf16Product> : PanelTraits<Bf16Weight> {
 };
 template <>
 struct PanelTraits<Bf16Tile> : PanelTraits<Bf16Product> {
-  static constexpr Index padding = 32;
+  static constexpr Index padding = 32, line = 32;
 };
 
 template <>
@@ -57,6 +58,11 @@ struct PanelTraits<Int8Weight> {
   using Vectors = Lanes<float>;
   using Operand = std::int8_t;
   static constexpr Index group = 4, padding = 4, tail = 8;
+#if PENSTOCK_INT8_TILES
+  static constexpr Index line = 64;
+#else
+  static constexpr Index line = 1;
+#endif
 };
 
 #if PENSTOCK_NARROW_VECTORS
@@ -83,6 +89,9 @@ template <class Panel>
 concept RoundsOperands = std::is_same_v<OperandOf<Panel>, std::uint16_t>;
 template <class Panel>
 concept Int8 = std::is_same_v<Panel, Int8Weight>;
+/// Panels that AMX multiplies.
+template <class Panel>
+concept Tiled = (PanelTraits<Panel>::line > 1);
 
 /// Type of the values with which gates are computed from the sums of such panels.
 template <class Panel>
@@ -96,24 +105,30 @@ HWY_INLINE const RealOf<Panel>* RealsOf(const Panel* panel) {
   return reinterpret_cast<const RealOf<Panel>*>(panel);
 }
 
-/// Inputs in a panel for `k_count` of them, and in a row of operands that were rounded for it; what is added is zero,
-/// but for the tail.
+/// Inputs in a panel for `k_count` of them; what is added is zero, but for the tail.
 template <class Panel>
 constexpr Index PanelInputs(Index k_count) {
   constexpr Index padding = PanelTraits<Panel>::padding;
   return (k_count + padding - 1) / padding * padding + PanelTraits<Panel>::tail;
 }
 
+/// Elements of a row of operands that were rounded for such a panel. The tail is the end of the row.
+template <class Panel>
+constexpr Index OperandInputs(Index k_count) {
+  constexpr Index line = PanelTraits<Panel>::line;
+  return (PanelInputs<Panel>(k_count) + line - 1) / line * line;
+}
+
 /// Returns the distance from one head's operands to the next head's.
 template <class Panel>
 constexpr Index HeadStride(Index head_size) {
-  return RoundsOperands<Panel> || Int8<Panel> ? PanelInputs<Panel>(head_size) : head_size;
+  return RoundsOperands<Panel> || Int8<Panel> ? OperandInputs<Panel>(head_size) : head_size;
 }
 
 /// What a row of rounded operands takes, in 16 bits each.
 template <class Panel>
 constexpr Index RoundedInputs(Index k_count) {
-  return PanelInputs<Panel>(k_count) * static_cast<Index>(sizeof(OperandOf<Panel>)) / 2;
+  return OperandInputs<Panel>(k_count) * static_cast<Index>(sizeof(OperandOf<Panel>)) / 2;
 }
 
 template <class Panel>

@@ -118,15 +118,15 @@ struct RowScale {
   std::int32_t correction;  // of sums
 };
 
-HWY_INLINE RowScale LoadRowScale(const std::int8_t* row, Index inputs) {
+HWY_INLINE RowScale LoadRowScale(const std::int8_t* row, Index k_count) {
   static_assert(sizeof(RowScale) == kInt8Tail);
   RowScale tail;
-  std::memcpy(&tail, row + inputs, sizeof(tail));
+  std::memcpy(&tail, row + OperandInputs<Int8Weight>(k_count) - kInt8Tail, sizeof(tail));
   return tail;
 }
 
-/// Rounds a row of operands to int8: the largest to +-127. `padded` is PanelInputs(count). A row that holds what is no
-/// finite number has the scale NaN, which all of its sums then are.
+/// Rounds a row of operands to int8: the largest to +-127. `padded` is OperandInputs(count). A row that holds what is
+/// no finite number has the scale NaN, which all of its sums then are.
 HWY_INLINE void RoundRow(const float* x, Index count, Index padded, std::int8_t* rounded) {
   const Simd::Tag d;
   const hn::RebindToSigned<Simd::Tag> di;
@@ -162,7 +162,7 @@ HWY_INLINE void RoundRow(const float* x, Index count, Index padded, std::int8_t*
 /// Rounds `from` [B, H] of the rows of a part that still run to operands of its member.
 HWY_INLINE const std::int8_t* RoundHeads(const DenseForward<float>& job, const DensePart& part, Index slot_end,
                                          const float* from) {
-  const Index head_size = job.hidden / job.heads, stride = PanelInputs<Int8Weight>(head_size);
+  const Index head_size = job.hidden / job.heads, stride = HeadStride<Int8Weight>(head_size);
   std::int8_t* const rows = reinterpret_cast<std::int8_t*>(job.rounded.h[0]) +
                             part.member * (job.plan.rows + kRoundedRows) * job.heads * stride;
   for (Index i = part.slot_begin * job.heads; i < slot_end * job.heads; ++i) {
@@ -188,7 +188,7 @@ HWY_INLINE void AccumulatePanel(const std::int8_t* const (&a)[rows], Index k_cou
   const Index inputs = PanelInputs<Int8Weight>(k_count) - kInt8Tail;
   const float* const scales = ScalesBehind(panel, inputs, vectors * Simd::lanes);
   RowScale tail[rows];
-  for (int m = 0; m < rows; ++m) tail[m] = LoadRowScale(a[m], inputs);
+  for (int m = 0; m < rows; ++m) tail[m] = LoadRowScale(a[m], k_count);
   ForVectorsOfPass<rows, vectors>([&](auto first, auto count) HWY_ATTR {
     constexpr int begin = decltype(first)::value, vectors_of_pass = decltype(count)::value;
     Accumulator sum[rows][vectors_of_pass];
@@ -231,7 +231,7 @@ HWY_INLINE void AccumulatePanels(const std::int8_t* a, Index k_count, const Int8
       }
     }
   }
-  const RowScale tail = LoadRowScale(a, inputs);
+  const RowScale tail = LoadRowScale(a, k_count);
   for (int p = 0; p < panels; ++p) {
     const float* const scales = ScalesBehind(panel + p * panel_size, inputs, vectors * Simd::lanes);
     for (int v = 0; v < vectors; ++v) {

@@ -98,7 +98,7 @@ using StepOperand = std::conditional_t<Int8<Panel>, std::int8_t, RealOf<Panel>>;
 template <class Panel>
 HWY_INLINE const StepOperand<Panel>* StepInput(const CellStep<RealOf<Panel>>& job) {
   if constexpr (Int8<Panel>) {
-    RoundRow(job.x, job.input, PanelInputs<Panel>(job.input), job.rounded);
+    RoundRow(job.x, job.input, OperandInputs<Panel>(job.input), job.rounded);
     return job.rounded;
   } else {
     return job.x;
@@ -109,8 +109,8 @@ HWY_INLINE const StepOperand<Panel>* StepInput(const CellStep<RealOf<Panel>>& jo
 template <class Panel>
 HWY_INLINE const StepOperand<Panel>* StepState(const CellStep<RealOf<Panel>>& job, const RealOf<Panel>* state) {
   if constexpr (Int8<Panel>) {
-    const Index stride = PanelInputs<Panel>(job.head_size);
-    std::int8_t* const rounded = job.rounded + PanelInputs<Panel>(job.input);
+    const Index stride = HeadStride<Panel>(job.head_size);
+    std::int8_t* const rounded = job.rounded + OperandInputs<Panel>(job.input);
     for (Index head = 0; head < job.heads; ++head) {
       RoundRow(state + head * job.head_size, job.head_size, stride, rounded + head * stride);
     }

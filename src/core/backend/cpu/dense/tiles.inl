@@ -2,12 +2,12 @@
 // way to the gates.
 
 /// `count` rows of the input product that lie one after the other among the rounded inputs, for one block of units.
-template <int gate_count, int width>
+template <class Panel, int gate_count, int width>
 struct InputTileRows {
   static constexpr int vectors = gate_count * width;
   const DenseForward<float>& job;
   Index first_gate, head, first_unit;
-  const Bf16Tile* panel;
+  const Panel* panel;
   Simd start[vectors];
 
   HWY_INLINE Index unit(int w) const { return first_unit + w * Simd::lanes; }
@@ -18,15 +18,16 @@ struct InputTileRows {
 
   /// From one row to the next, wx moves on by `wx_step`.
   HWY_INLINE void run(Index row, Index count, Index wx_row, Index wx_step) const {
-    const Index inputs = PanelInputs<Bf16Tile>(job.input);
+    const Index inputs = OperandInputs<Panel>(job.input);
     for (Index done = 0, rows = 0; done < count; done += rows) {
       rows = std::min(2 * kTileRows, count - done);
-      const TileOperands a{job.rounded.x + (row + done) * inputs, inputs, job.input};
+      const TileOperands<Panel> a{reinterpret_cast<const OperandOf<Panel>*>(job.rounded.x) + (row + done) * inputs,
+                                  inputs, job.input};
       const Index to = wx_row + done * wx_step;
       if (rows == 2 * kTileRows && unit(width) <= job.hidden / job.heads) {
         float* sums[vectors];
         for (int v = 0; v < vectors; ++v) sums[v] = out(to, v / width, v % width);
-        MultiplyTileRows<vectors>(a, panel, start, sums, wx_step * job.wx_stride);
+        MultiplyTileRows(rows, a, TilePanels<Panel, vectors>{panel}, start, sums, wx_step * job.wx_stride);
       } else {
         TileSums<vectors> sums;
         sums.multiply(rows, a, panel, start);
@@ -43,7 +44,7 @@ struct InputTileRows {
   }
 };
 
-template <std::same_as<Bf16Tile> Panel, int gate_count, int width>
+template <Tiled Panel, int gate_count, int width>
 void InputProduct(const DenseForward<float>& job, Index first_gate, const Panel* panels, const DensePart& part,
                   Index begin, Index end) {
   constexpr Index units = width * Simd::lanes;
@@ -51,12 +52,12 @@ void InputProduct(const DenseForward<float>& job, Index first_gate, const Panel*
   const Index head_size = job.hidden / job.heads, blocks_per_head = (head_size + units - 1) / units;
   const bool whole = part.slot_begin == 0 && part.slot_end == plan.rows && plan.length[plan.rows - 1] >= end;
   for (Index block = part.block_begin; block < part.block_end; ++block) {
-    InputTileRows<gate_count, width> tile{job,
-                                          first_gate,
-                                          block / blocks_per_head,
-                                          block % blocks_per_head * units,
-                                          panels + block * PanelInputs<Panel>(job.input) * gate_count * units,
-                                          {}};
+    InputTileRows<Panel, gate_count, width> tile{job,
+                                                 first_gate,
+                                                 block / blocks_per_head,
+                                                 block % blocks_per_head * units,
+                                                 panels + block * PanelInputs<Panel>(job.input) * gate_count * units,
+                                                 {}};
     LoadBias<float, gate_count, width>(job.bias_ih + first_gate * job.hidden, job.hidden, head_size, tile.head,
                                        tile.first_unit, tile.start);
     if (job.along_steps()) {
@@ -80,10 +81,9 @@ void InputProduct(const DenseForward<float>& job, Index first_gate, const Panel*
 /// One step of a part: the sums of as many rows and blocks of units as stay in the first-level cache or near it, then
 /// their gates, row after row. Gates at the same time as the next tile's products were slower than one after the
 /// other: each pushes what the other reads out of the cache.
-template <int gate_count, int width>
+template <class Panel, int gate_count, int width>
 class ForwardTileStep {
  public:
-  using Panel = Bf16Tile;
   static constexpr int vectors = gate_count * width;
   static constexpr Index units = width * Simd::lanes;
 
@@ -120,7 +120,7 @@ class ForwardTileStep {
 
   /// `count` blocks of one head.
   HWY_INLINE void run(Index slot, Index rows, Index block, Index count) {
-    const Index head = block / blocks_per_head_, inputs = PanelInputs<Panel>(job_.input);
+    const Index head = block / blocks_per_head_, inputs = OperandInputs<Panel>(job_.input);
     const Index stride = job_.heads * head_stride_;
     multiply({group_.operand + slot * stride + head * head_stride_, stride, head_size_}, group_.panels, job_.bias_hh,
              rows, block, count, of_state_);
@@ -139,8 +139,8 @@ class ForwardTileStep {
   static Index row_stride(Index blocks) { return blocks * vectors + 1; }
 
   /// Every other step runs backwards, as ForEachBlock() does.
-  HWY_INLINE void multiply(const TileOperands& a, const Panel* panels, const float* bias, Index rows, Index block,
-                           Index count, Sums& sums) const {
+  HWY_INLINE void multiply(const TileOperands<Panel>& a, const Panel* panels, const float* bias, Index rows,
+                           Index block, Index count, Sums& sums) const {
     const Index panel_size = PanelInputs<Panel>(a.inputs) * vectors * Simd::lanes, head = block / blocks_per_head_;
     for (Index i = 0; i < count; ++i) {
       const Index at = step_ % 2 != 0 ? count - 1 - i : i;
@@ -149,9 +149,9 @@ class ForwardTileStep {
                                          (block + at) % blocks_per_head_ * units, start);
       const Panel* panel = panels + (block + at) * panel_size;
       for (Index row = 0; row < rows; row += 2 * kTileRows) {
-        const TileOperands part{a.rows + row * a.stride, a.stride, a.inputs};
+        const TileOperands<Panel> part{a.rows + row * a.stride, a.stride, a.inputs};
         Simd* to = sums.vector + row * row_stride(count) + at * vectors;
-        MultiplyWholeTiles<vectors>(rows - row, part, panel, start, to, row_stride(count));
+        MultiplyTileVectors<vectors>(rows - row, part, panel, start, to, row_stride(count));
       }
     }
   }
@@ -164,11 +164,15 @@ class ForwardTileStep {
   Sums of_state_, of_input_;  // [rows][blocks][vectors]
 };
 
-template <int gate_count, int width>
-void ForwardGroup(const DenseForward<float>& job, const GateGroup<Bf16Tile>& group, const RowPlace<float>* places,
+/// Rows of a step from which tiles multiply them faster than vectors do (docs/results/int8.md).
+template <class Panel>
+constexpr Index kFewestTileRows = Int8<Panel> ? 6 : 2;
+
+template <int gate_count, int width, Tiled Panel>
+void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group, const RowPlace<float>* places,
                   const DensePart& part, Index slot_end, Index step) {
-  if (slot_end - part.slot_begin == 1) {
+  if (slot_end - part.slot_begin < kFewestTileRows<Panel>) {
     return ForwardTiles<gate_count, width>(job, group, places, part, slot_end, step);
   }
-  ForwardTileStep<gate_count, width>(job, group, places, part, slot_end, step).run();
+  ForwardTileStep<Panel, gate_count, width>(job, group, places, part, slot_end, step).run();
 }

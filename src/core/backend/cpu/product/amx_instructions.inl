@@ -1,5 +1,5 @@
-// The instructions of AMX for tiles of bfloat16. PENSTOCK_EMULATE_AMX replaces them by functions, so that a chip
-// without AMX runs and tests the code around them.
+// The instructions of AMX for tiles of bfloat16 and of bytes. PENSTOCK_EMULATE_AMX replaces them by functions, so that
+// a chip without AMX runs and tests the code around them.
 
 struct TileShapes {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -10,7 +10,8 @@ static_assert(sizeof(TileShapes) == 64);
 
 #if PENSTOCK_EMULATE_AMX
 
-/// Tiles that the instructions read and write: each thread has its own, as on a chip. A word is two inputs, or a sum.
+/// Tiles that the instructions read and write: each thread has its own, as on a chip. A word is two inputs of 16 bits,
+/// four bytes, or a sum.
 struct EmulatedTiles {
   TileShapes shapes;
   alignas(64) std::uint32_t rows[8][16][16];
@@ -67,6 +68,23 @@ void MultiplyTile() {
   }
 }
 
+/// Adds products of signed bytes of `a` with unsigned ones of `b`.
+template <int sum, int a, int b>
+void MultiplyByteTile() {
+  EmulatedTiles& tiles = Tiles();
+  for (int m = 0; m < tiles.shapes.rows[sum]; ++m) {
+    for (int k = 0; k < tiles.shapes.row_bytes[a] / 4; ++k) {
+      std::int8_t x[4];
+      std::memcpy(x, &tiles.rows[a][m][k], sizeof(x));
+      for (int n = 0; n < tiles.shapes.row_bytes[sum] / 4; ++n) {
+        std::uint8_t w[4];
+        std::memcpy(w, &tiles.rows[b][k][n], sizeof(w));
+        for (int i = 0; i < 4; ++i) tiles.rows[sum][m][n] += static_cast<std::uint32_t>(x[i] * w[i]);
+      }
+    }
+  }
+}
+
 #else
 
 HWY_INLINE void SetTiles(const TileShapes& shapes) { asm volatile("ldtilecfg (%0)" : : "r"(&shapes) : "memory"); }
@@ -88,6 +106,10 @@ HWY_INLINE void ZeroTile() {
 template <int sum, int a, int b>
 HWY_INLINE void MultiplyTile() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b));
+}
+template <int sum, int a, int b>
+HWY_INLINE void MultiplyByteTile() {
+  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b));
 }
 
 #endif

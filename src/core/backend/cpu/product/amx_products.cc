@@ -19,7 +19,7 @@ namespace {
 
 #include "backend/cpu/dense/panel_packing.inl"
 
-#include "backend/cpu/product/amx_bf16.inl"
+#include "backend/cpu/product/amx_panels.inl"
 
 #include "backend/cpu/product/transposed_tile.inl"
 

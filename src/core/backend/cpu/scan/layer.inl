@@ -137,7 +137,7 @@ template <class Panel>
 HWY_INLINE SiteOperands<Panel> OperandsOf(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part,
                                           const ScanSites<RealOf<Panel>>& sites) {
   if constexpr (RoundsOperands<Panel> || Int8<Panel>) {
-    const Index inputs = PanelInputs<Panel>(job.input);
+    const Index inputs = OperandInputs<Panel>(job.input);
     auto* const rounded =
         reinterpret_cast<OperandOf<Panel>*>(job.rounded) + part.thread * (kScanSites + kRoundedRows) * inputs;
     for (Index i = 0; i < sites.count; ++i) {
