@@ -2,6 +2,7 @@
 
 PENSTOCK_COST(multiply_adds, 25'000);  ///< Multiply-adds per microsecond of one thread
 PENSTOCK_COST(gates, 400);             ///< Units and rows per microsecond to which one thread applies the cell
+PENSTOCK_COST(int8_products, 1);       ///< Multiply-adds of int8 in the time of one of floats
 PENSTOCK_COST(bytes, 10'000);          ///< Bytes of memory per microsecond of one thread
 // Recurrences of dense cells, in multiply-adds that a thread could do in the same time, unless stated.
 PENSTOCK_COST(weight, 1.1);      ///< Reading a recurrent weight for the rows of a tile

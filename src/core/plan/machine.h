@@ -65,6 +65,11 @@ void visit_costs(Costs& costs, const Visit& visit) {
   }
 }
 
+/// Returns the multiply-adds of floats or of int8 per microsecond of one thread.
+inline double multiply_adds(const CpuCosts& costs, bool int8) {
+  return costs.multiply_adds * (int8 ? costs.int8_products : 1);
+}
+
 /// A cost and its name.
 using NamedCost = std::pair<std::string, double>;
 /// Returns all costs of a machine, in the order of files.

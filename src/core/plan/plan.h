@@ -25,6 +25,7 @@ struct Problem {
   bool exact = false;
   Index channels_each = 16;  ///< Scan: smallest number of channels per thread, one cache line.
   Index input = 0;           // I; 0: there is no input product
+  bool int8 = false;         ///< Weights of int8
   bool operator==(const Problem&) const = default;
 };
 

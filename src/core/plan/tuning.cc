@@ -96,7 +96,7 @@ std::string work_of(const Problem& problem) {
   std::string work = fmt::format("{} B={} H={} heads={} threads={}", key_of(*problem.cell), problem.rows,
                                  problem.hidden, problem.heads, problem.threads);
   if (cell.scan) work += fmt::format(" T={}", problem.steps);
-  return work + (problem.exact ? " exact" : "");
+  return work + (problem.int8 ? " int8" : "") + (problem.exact ? " exact" : "");
 }
 
 std::string work_of(const GpuDenseProblem& problem) {

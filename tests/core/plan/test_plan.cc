@@ -112,6 +112,30 @@ TEST(DensePlan, SharesMatricesThatAreSlowToRead) {
   EXPECT_EQ(parts("lstm", 64, 256), Parts(2, 1)) << "the cache holds it";
 }
 
+/// A third of the time is too short to share.
+TEST(DensePlan, Int8TakesLessTimeThanFloats) {
+  CpuModel machine = wide_machine();
+  machine.costs.int8_products = 3;
+  Problem floats = problem("lstm", 4, 3, 128, 2), int8 = floats;
+  int8.int8 = true;
+  const Plan of_floats = make_plan(floats, machine), of_int8 = make_plan(int8, machine);
+  EXPECT_EQ(of_floats.threads(), 2);
+  EXPECT_EQ(of_int8.threads(), 1) << of_int8.explain();
+  int8.steps = 200;
+  EXPECT_EQ(make_plan(int8, machine).threads(), 2);
+  EXPECT_NE(work_of(floats), work_of(int8)) << "each has measured plans of its own";
+}
+
+TEST(ScanPlan, Int8TakesLessTimeThanFloats) {
+  CpuModel machine = wide_machine();
+  machine.costs.int8_products = 3;
+  Problem floats = problem("mingru", 1, 6, 256, 2), int8 = floats;
+  floats.input = int8.input = 256;
+  int8.int8 = true;
+  EXPECT_EQ(make_plan(floats, machine).threads(), 2);
+  EXPECT_EQ(make_plan(int8, machine).threads(), 1);
+}
+
 TEST(DensePlan, ManyRowsReadAMatrixOftenEnough) {
   for (const Index rows : {8, 64}) EXPECT_EQ(parts_of("lstm", rows, 128, 2), Parts(2, 1)) << rows;
   EXPECT_EQ(parts_of("lstm", 24, 512, 2), Parts(2, 1));

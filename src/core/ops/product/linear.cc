@@ -100,7 +100,7 @@ class Int8Linear final : public Executable {
     job.wx = memory.get<float>(LinearOperand::y);
     job.rounded = static_cast<std::uint16_t*>(memory.scratch);
     const double work = static_cast<double>(positions * shape_.inputs) * static_cast<double>(shape_.outputs);
-    const bool shared = positions > 1 && plan::pays_for_team(work / cpu::machine().costs.multiply_adds);
+    const bool shared = positions > 1 && plan::pays_for_team(work / multiply_adds(cpu::machine().costs, true));
     run_team(shared ? threads_ : 1, [&](int thread, int team) {
       cpu::ScanLayerPart part;
       part.slot_end = 1;

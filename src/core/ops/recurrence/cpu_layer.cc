@@ -12,13 +12,14 @@
 namespace penstock::ops {
 
 plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hidden, Index heads, Index rows,
-                            Index steps, const Execution& execution) {
+                            Index steps, const Execution& execution, bool int8) {
   plan::Problem problem;
   problem.cell = &cell;
   problem.rows = rows, problem.steps = steps;
   problem.input = input, problem.hidden = hidden, problem.heads = heads;
   problem.threads = resolve_threads(execution.threads);
   problem.algorithm = execution.algorithm, problem.exact = execution.exact;
+  problem.int8 = int8;
   return problem;
 }
 
@@ -143,7 +144,8 @@ void CpuLayer<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* pack
 template <class Real>
 void CpuLayer<Real>::prepare(const Batch& batch, const Execution& execution) {
   batch_rows_.prepare(batch, x_strides_.row, x_strides_.step, input_, reverse_, !cell_.info.scan);
-  const plan::Problem problem = layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution);
+  const plan::Problem problem =
+      layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution, int8_);
   execution_ = execution;
   execution_.threads = problem.threads;
   if (problem == problem_) return;

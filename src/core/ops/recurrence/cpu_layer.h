@@ -27,7 +27,7 @@ struct Member {
 
 /// Returns the planner's problem for one layer in one direction on a CPU.
 plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hidden, Index heads, Index rows,
-                            Index steps, const Execution& execution);
+                            Index steps, const Execution& execution, bool int8);
 
 /// One recurrent layer in one direction on a CPU: prepare() checks the problem, makes the plan and states the
 /// sizes; the calls after it allocate nothing and can be repeated for any data of that shape.

@@ -63,7 +63,7 @@ plan::Problem cpu_problem(const Recurrence& shape, const Target& target) {
   Execution execution = target.execution;
   if (target.has(CallFlag::step)) execution.threads = 1;
   return layer_problem(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, target.rows, target.steps,
-                       execution);
+                       execution, shape.int8);
 }
 
 plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const Target& target) {

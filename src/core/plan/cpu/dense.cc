@@ -14,7 +14,8 @@ namespace {
 
 constexpr Index kFewestUnits = 16;  // smallest number of units of a thread: one vector of floats
 
-/// The work of a step, in multiply-adds of one thread.
+/// The work of a step, in multiply-adds of one thread. Layers of int8 share rows and units as those of floats do: costs
+/// of products of their own chose slower plans (docs/quantization.md).
 class StepWork {
  public:
   StepWork(const Problem& problem, const CpuModel& cpu) : problem_(problem), cpu_(cpu) {
@@ -98,7 +99,7 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
   if (problem.cell->averages) m.require("means read all units of a head", channel_parts == 1);
   const StepWork work(problem, cpu);
   const auto microseconds = [=](Index rows, Index channels) {
-    return static_cast<double>(problem.steps) * work.of(rows, channels) / cpu.costs.multiply_adds;
+    return static_cast<double>(problem.steps) * work.of(rows, channels) / multiply_adds(cpu.costs, problem.int8);
   };
   const bool too_short = scope == Scope::worthwhile && !pays_for_team(microseconds(1, 1));
   if (too_short) m.require("the call pays for its threads", row_parts * channel_parts <= 1);

@@ -33,7 +33,8 @@ Index quicker_from(const Problem& problem, const CpuCosts& costs) {
 /// Returns the estimated time with this number of busy threads.
 double scan_microseconds(const Problem& problem, const CpuCosts& costs, Index threads) {
   const auto values = static_cast<double>(problem.rows * problem.steps) * static_cast<double>(problem.hidden);
-  const double products = values * static_cast<double>(problem.cell->info.gates * problem.input) / costs.multiply_adds;
+  const double products =
+      values * static_cast<double>(problem.cell->info.gates * problem.input) / multiply_adds(costs, problem.int8);
   return (products + values / costs.gates) / static_cast<double>(threads);
 }
 
