@@ -24,6 +24,16 @@ TorchTensor call_op(const char* name, StableValue* stack) {
   return TorchTensor(tensor_of(stack[0]));
 }
 
+std::array<std::int64_t, Sizes::most> contiguous_strides(const Sizes& sizes) {
+  std::array<std::int64_t, Sizes::most> strides{};
+  std::int64_t stride = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<std::int64_t>(sizes[i], 1);
+  }
+  return strides;
+}
+
 }  // namespace
 
 void* bound_symbol(const char* library, const char* name, Needed needed) {
@@ -128,12 +138,7 @@ void TorchTensor::zero() {
 }
 
 TorchTensor TorchTensor::empty(const Sizes& sizes, std::int32_t dtype_wanted) const {
-  std::array<std::int64_t, Sizes::most> strides{};
-  std::int64_t stride = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= std::max<std::int64_t>(sizes[i], 1);
-  }
+  const auto strides = contiguous_strides(sizes);
   TensorHandle handle = nullptr;
   const Status status =
       shim().empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(), dtype_wanted,
@@ -168,6 +173,14 @@ TorchTensor TorchTensor::entry(std::int64_t i) const {
   TensorHandle part = nullptr;
   check_status(shim().reinterpret(handle_, dim() - 1, form_.sizes + 1, form_.strides + 1, i * stride(0), &part),
                "Tensor.select");
+  return TorchTensor(part);
+}
+
+TorchTensor TorchTensor::part(std::int64_t begin, const Sizes& sizes) const {
+  TensorHandle part = nullptr;
+  check_status(shim().reinterpret(handle_, static_cast<std::int64_t>(sizes.size()), sizes.data(),
+                                  contiguous_strides(sizes).data(), begin, &part),
+               "Tensor.as_strided");
   return TorchTensor(part);
 }
 

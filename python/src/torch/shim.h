@@ -201,6 +201,9 @@ class TorchTensor {
   /// Returns entry i along the first axis of a contiguous tensor that owns its whole storage. The result shares the
   /// memory, but is not a view for PyTorch.
   TorchTensor entry(std::int64_t i) const;
+  /// Returns a contiguous tensor of these sizes that begins at an element of a tensor as entry() takes it, and shares
+  /// its memory like that.
+  TorchTensor part(std::int64_t begin, const Sizes& sizes) const;
   /// Returns a tensor with the same memory and an additional first axis of size 1.
   TorchTensor as_entry() const;
   /// Returns entries along the first axis, selected by an int64 tensor.
