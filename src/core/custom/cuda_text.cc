@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 
@@ -76,6 +77,7 @@ struct Style {
   bool precise = false;   ///< Gate functions have a small relative error.
   bool scan = false;      ///< Of a scan cell.
   bool averages = false;  ///< Units read means over their head.
+  int gates = 0;
 };
 
 /// The statements of a function: those that compute the first `results` results of its program, then those that store
@@ -262,10 +264,20 @@ class Body {
     }
   }
 
-  void write_exchange(const std::vector<std::size_t>& means, const std::vector<std::size_t>& with_squares) {
+  /// Returns whether the operands are R h of all gates, in their order.
+  bool are_products(const std::vector<std::string>& operands) const {
+    std::size_t gate = 0;
+    while (gate < operands.size() && operands[gate] == leaf_text(Operation::recurrent, static_cast<int>(gate), false)) {
+      ++gate;
+    }
+    return gate == operands.size() && gate == static_cast<std::size_t>(style_.gates);
+  }
+
+  void write_exchange(const std::vector<std::size_t>& means, std::vector<std::size_t> with_squares) {
     const std::size_t number = exchanged_.size();
+    std::ranges::sort(with_squares, {}, [&](std::size_t i) { return statements_[i].reads[0]; });
     std::vector<std::string> operands, results;
-    for (const auto* const some : {&means, &with_squares}) {
+    for (const auto* const some : {&means, &std::as_const(with_squares)}) {
       for (const std::size_t i : *some) {
         results.push_back(fmt::format("{} = m{}[{}]", statements_[i].to[0], number, operands.size()));
         operands.push_back(statements_[i].reads[0]);
@@ -279,7 +291,8 @@ class Body {
     }
     text_ += fmt::format("    V m{}[] = {{{}}}, s{}[{}];\n", number, fmt::join(operands, ", "), number,
                          std::max<std::size_t>(with_squares.size(), 1));
-    text_ += fmt::format("    head.template average<{}, {}>(m{}, s{});\n", number, means.size(), number, number);
+    text_ += fmt::format("    head.template average<{}, {}{}>(m{}, s{});\n", number, means.size(),
+                         means.empty() && are_products(operands) ? ", true" : "", number, number);
     text_ += fmt::format("    const V {};\n", fmt::join(results, ", "));
     exchanged_.push_back(static_cast<int>(results.size()));
   }
@@ -303,7 +316,10 @@ std::string function_text(std::string_view name, bool averages, const std::strin
 }
 
 Style style_of(const DerivedCell& cell) {
-  return {.precise = needs_precise_gates(cell.cell.graph), .scan = cell.cell.scan, .averages = cell.averages};
+  return {.precise = needs_precise_gates(cell.cell.graph),
+          .scan = cell.cell.scan,
+          .averages = cell.averages,
+          .gates = cell.cell.gates};
 }
 
 std::string array_text(std::string_view name, int count) { return fmt::format("V (&{})[{}]", name, count); }

@@ -16,7 +16,8 @@ namespace penstock::custom {
 ///
 /// The functions of a cell with means over the units of a head take a `head` first, whose threads compute means
 /// together: `head.average<E, M>(V (&x)[N], V (&square)[K])` is exchange E of the pass. It replaces the values x of
-/// each thread's units by their means, and writes for all but the first M the mean of squares of x minus its mean.
+/// each thread's units by their means, and writes for all but the first M the mean of squares of x minus its mean. A
+/// third argument `true` says that x are R h of all gates, which some threads also have of other units.
 /// forward_averages and backward_averages are the numbers of means in each exchange (averages_of()). Such a text also
 /// defines PENSTOCK_MEANS: what kernels compile for other cells does not depend on it.
 std::string cuda_text(const DerivedCell& cell, std::string_view name);

@@ -1,6 +1,7 @@
 // The protocols by which threads exchange means over a head, on a model of the machine (exchange_model.h). Comments
 // name the kernel that has the same lines.
 
+#include <memory>
 #include <vector>
 
 #include "backend/exchange_model.h"
@@ -17,11 +18,13 @@ namespace {
 
 struct MeanOptions {
   int blocks = 2, warps = 2, steps = 5, exchanges = 2;
-  bool waits = true, rearms = true, waits_for_states = true, reads_before_it_sends = true;
+  bool joins = false;  // a block's first warp joins the parts of its warps before it sends
+  bool waits = true, rearms = true, waits_for_states = true, reads_before_it_sends = true, meets = true;
 };
 
-/// In each exchange of a step every warp sends its part to all blocks, and reads the parts of all. Exchanges have one
-/// buffer each: what keeps the next step from it is that all warps send h between two steps, after they have read.
+/// In each exchange of a step every warp sends its part to all blocks, or every block that of its warps, and all warps
+/// read what was sent. Exchanges have one buffer each: what keeps the next step from it is that all warps send h
+/// between two steps, after they have read. Parts that a block joins lie in one place for all exchanges.
 class MeanExchange {
  public:
   MeanExchange(Machine& machine, const MeanOptions& options)
@@ -29,6 +32,8 @@ class MeanExchange {
     for (Block& block : blocks_) {
       block.parts.assign(at(of_.exchanges), std::vector(at(parts()), kNothing));
       block.of_means.resize(at(of_.exchanges));
+      block.own.assign(at(of_.warps), kNothing);
+      block.meeting = std::make_unique<MeetingPoint>(of_.warps);
     }
     for (int block = 0; block < of_.blocks; ++block) {
       for (int warp = 0; warp < of_.warps; ++warp) machine.add(run(block, warp));
@@ -38,12 +43,15 @@ class MeanExchange {
  private:
   struct Block {
     std::vector<std::vector<int>> parts;  // [exchange][source]
+    std::vector<int> own;                 // parts that the block joins
+    std::unique_ptr<MeetingPoint> meeting;
     std::vector<PhaseBarrier> of_means;
     PhaseBarrier of_states[2] = {};
   };
 
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  int parts() const { return of_.blocks * of_.warps; }
+  int warps() const { return of_.blocks * of_.warps; }
+  int parts() const { return of_.joins ? of_.blocks : warps(); }
 
   void send_part(int to, int exchange, int source, int value) {
     machine_.later([=, this] {
@@ -59,7 +67,7 @@ class MeanExchange {
     co_await Step();
     if (warp == 0) {
       for (PhaseBarrier& barrier : own.of_means) barrier.init(1), barrier.expect_bytes(parts());
-      for (PhaseBarrier& barrier : own.of_states) barrier.init(1), barrier.expect_bytes(parts());
+      for (PhaseBarrier& barrier : own.of_states) barrier.init(1), barrier.expect_bytes(warps());
     }
     const int meeting = meeting_.arrive();
     while (!meeting_.over(meeting)) co_await Step();
@@ -72,19 +80,30 @@ class MeanExchange {
       if (step > 0) {
         PhaseBarrier& barrier = own.of_states[step % 2];
         while (of_.waits_for_states && !barrier.passed((step - 1) / 2 & 1)) co_await Step();
-        if (warp == 0 && of_.waits_for_states) barrier.expect_bytes(parts());
+        if (warp == 0 && of_.waits_for_states) barrier.expect_bytes(warps());
       }
       if (!of_.reads_before_it_sends) send_states(step + 1);
       for (int exchange = 0; exchange < of_.exchanges; ++exchange) {
-        const int value = value_of(step * of_.exchanges + exchange, source);
-        for (int to = 0; to < of_.blocks; ++to) send_part(to, exchange, source, value);
+        const int turn = step * of_.exchanges + exchange;
+        if (of_.joins) {
+          own.own[at(warp)] = value_of(turn, warp);
+          const int met = own.meeting->arrive();
+          while (of_.meets && !own.meeting->over(met)) co_await Step();
+          for (int from = 0; from < of_.warps && warp == 0; ++from) {
+            co_await Step();
+            demand(own.own[at(from)] == value_of(turn, from), "a block joins a part of another exchange");
+          }
+        }
+        const int sender = of_.joins ? number : source;
+        for (int to = 0; to < of_.blocks && (!of_.joins || warp == 0); ++to) {
+          send_part(to, exchange, sender, value_of(turn, sender));
+        }
         PhaseBarrier& barrier = own.of_means[at(exchange)];
         while (of_.waits && !barrier.passed(step & 1)) co_await Step();
         if (warp == 0 && of_.rearms) barrier.expect_bytes(parts());
         for (int from = 0; from < parts(); ++from) {
           co_await Step();
-          demand(own.parts[at(exchange)][at(from)] == value_of(step * of_.exchanges + exchange, from),
-                 "a warp joins a part of another exchange");
+          demand(own.parts[at(exchange)][at(from)] == value_of(turn, from), "a warp joins a part of another exchange");
         }
       }
       if (of_.reads_before_it_sends) send_states(step + 1);
@@ -101,6 +120,9 @@ TEST(ExchangeProtocols, MeansInsideACluster) {
   using Options = MeanOptions;
   check<MeanExchange, Options>({}, {{"the wait for all parts", [](Options& o) { o.waits = false; }},
                                     {"announcing the next parts", [](Options& o) { o.rearms = false; }}});
+  check<MeanExchange, Options>({.joins = true},
+                               {{"the wait for the sums of all blocks", [](Options& o) { o.waits = false; }},
+                                {"the meeting of a block's warps", [](Options& o) { o.meets = false; }}});
   // With two exchanges, each keeps the other's buffer.
   check<MeanExchange, Options>({.exchanges = 1},
                                {{"the wait for h between two steps", [](Options& o) { o.waits_for_states = false; }},

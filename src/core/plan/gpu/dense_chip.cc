@@ -263,10 +263,6 @@ csp::Domain team_rows(const GpuDenseProblem& problem) {
   return csp::Domain(std::vector<csp::Integer>(counts.begin(), counts.end()));
 }
 
-csp::Domain asked_or(int asked, csp::Domain otherwise) {
-  return asked != 0 ? csp::Domain({csp::Integer{asked}}) : std::move(otherwise);
-}
-
 GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const TeamCandidate& best) {
   const double step = team_step_time(best, gpu.costs);
   GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::chip, best, problem.training);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <span>
 
 #include "base/check.h"
@@ -59,8 +60,11 @@ double step_time(const GpuDenseProblem& problem, const ClusterCandidate& c, cons
                        ((others + operand) * ClusterShape::tile_bytes + sums) / cost.team.shared_bytes +
                        warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
                        (shape.rows > 1 && shape.rows % 4 != 0 ? cost.cluster.uneven_rows : 0);
+  // To join parts of its own takes a block part of the time that it would take to receive them.
+  const double joined = c.backward ? 0.5 : 0.9;
+  const double all_parts = 16.0 * shape.rows * shape.cluster * shape.own_parts_of_row(c.backward) * shape.mean_pieces;
   const double means = shape.mean_exchanges * (cost.cluster.means + (c.backward ? cost.cluster.back_means : 0)) +
-                       shape.mean_bytes(c.backward) / cost.team.received_bytes;
+                       std::lerp(shape.mean_bytes(c.backward), all_parts, joined) / cost.team.received_bytes;
   return parts * multiple_of_parts(problem, shape.tiles_n(), cost.cluster) + means;
 }
 
@@ -111,8 +115,10 @@ ClusterCandidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gp
   c.slices = (problem.rows + choice.rows - 1) / choice.rows;
   const CellTraits& cell = cell_traits(problem.cell);
   const int more = cell.alive_beyond(kCoveredValues) + cell.learnt * (problem.backward ? 2 : 1);
-  // With means, a thread applies the cell to all of its slots at once.
-  const int at_once = cell.averages ? cell.alive * (c.slots() - 1) : 0;
+  // With means, a thread applies the cell to all of its slots at once, and may join parts of a row.
+  constexpr int of_joined_parts = 4;
+  const int joined = cell.averages && c.shape.joined_parts(problem.backward) > 1 ? of_joined_parts : 0;
+  const int at_once = joined + (cell.averages ? cell.alive * (c.slots() - 1) : 0);
   const int other = other_registers(c, problem.backward ? kBackwardUse : kForwardUse, problem, more) + at_once;
   int resident = resident_tiles(c, other, gpu.registers);
   // Forward passes that read a part of R from shared memory, or have two tiles of rows, need more registers for resets.
@@ -167,11 +173,12 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
   ClusterRule result;
   DenseRule& rule = result.rule;
   csp::Model& m = rule.model;
-  const auto cluster = rule.var("cluster", csp::powers_of_two(2, gpu.cluster));
-  const auto rows = rule.var("rows", row_counts(problem.rows));
-  const auto groups = rule.var("groups", {1, 2, 3, 4, 6, 8, 12});
+  const auto cluster = rule.var("cluster", asked_or(problem.cluster, csp::powers_of_two(2, gpu.cluster)));
+  const auto rows = rule.var("rows", asked_or(problem.slots, row_counts(problem.rows)));
+  const auto groups = rule.var("groups", asked_or(problem.groups, csp::Domain({1, 2, 3, 4, 6, 8, 12})));
   // In backward passes all warps are groups.
-  const auto parts = rule.var("parts", problem.backward ? csp::Domain({1}) : csp::Domain({1, 2, 4}));
+  const auto parts =
+      rule.var("parts", problem.backward ? csp::Domain({1}) : asked_or(problem.parts, csp::Domain({1, 2, 4})));
   const auto stages = rule.var("stages", {2, 4});
   m.require("a block has at most 12 warps", groups * parts <= 12);
   m.require("parts divide the cluster", cluster % parts == 0);

@@ -14,15 +14,19 @@ namespace {
 
 /// Registers of a thread besides the matrix: the observed use of the compiler plus a margin.
 constexpr int kForwardRegisters = 112, kTrainingFloats = 144, kBackwardRegisters = 120;
+constexpr int kOfSecondUnit = 24;  // of these, what a thread with one whole unit of one row, of halves, does not need
 constexpr int kCoveredByHead = 20, kRegistersOfValue = 2;  // values of a unit among these, and of each further one
 constexpr int kGatesOfOthers = 4, kRegistersOfGate = 32;   // gates of a forward pass among these, and of a further one
 constexpr int kCrowdedRegisters = 24;                      // further registers for eight rows with lengths or resets
 constexpr int kMostRegisters = 255, kRegistersOfFragment = 8;
 constexpr int kMostWarps = 16;
 
-/// Returns the registers available to each thread of a block that has a multiprocessor to itself.
+/// Returns the registers available to each thread of a block that has a multiprocessor to itself, whose four cores have
+/// as many each.
 int registers_of_thread(const GpuModel& gpu, int threads) {
-  return std::min(kMostRegisters, gpu.registers / threads / 8 * 8);
+  constexpr int of_cores = 4 * 32;
+  const int whole = (threads + of_cores - 1) / of_cores * of_cores;
+  return std::min(kMostRegisters, gpu.registers / whole / 8 * 8);
 }
 
 HeadLayout layout_of(const HeadShape& shape, bool backward) {
@@ -65,14 +69,18 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   plan.chunks = layout_of(shape, problem.backward).chunks;
   const int tiles = problem.backward ? 1 : shape.gates;
   const bool floats = problem.training && problem.storage == Storage::f32;
-  const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
+  int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
   const bool crowded = slots == 8 && (problem.ragged || problem.reset) && problem.backward;
   // A thread has one unit of one row with two slots, and two of each row otherwise, of two rows with eight.
   const int units = slots == 2 ? 1 : 2, rows = slots == 8 ? 2 : 1;
   const int learnt = cell.learnt * units * (problem.backward ? 1 + rows : 1);
   const int gates = problem.backward ? 0 : kRegistersOfGate * std::max(0, shape.gates - kGatesOfOthers);
-  const int more =
-      kRegistersOfValue * cell.alive_beyond(kCoveredByHead) + (crowded ? kCrowdedRegisters : 0) + learnt + gates;
+  // Units that fill their warps, and gates that fill chunks.
+  const bool whole =
+      units == 1 && problem.storage != Storage::f32 && shape.head % ((problem.backward ? 2 : 1) * kHeadUnits) == 0;
+  if (whole) others -= kOfSecondUnit;
+  const int more = (whole ? 1 : kRegistersOfValue) * cell.alive_beyond(kCoveredByHead) +
+                   (crowded ? kCrowdedRegisters : 0) + learnt + gates;
   const int left = registers_of_thread(gpu, plan.threads()) - others - more;
   plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
   // Floats are split into two numbers for products. A second product would need registers for the parts of the first.

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "plan/cell_table.h"
 #include "plan/gpu/dense.h"
 
 namespace penstock::plan {
+
+/// Values of a variable of a plan: what a problem asks for, unless that is 0.
+inline csp::Domain asked_or(int asked, csp::Domain otherwise) {
+  return asked != 0 ? csp::Domain({csp::Integer{asked}}) : std::move(otherwise);
+}
 
 /// Registers of a thread that do not hold tiles of R: the observed use of the compiler plus a margin.
 struct OtherRegisters {

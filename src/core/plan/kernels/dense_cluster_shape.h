@@ -84,7 +84,8 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int back_shared_bytes() const { return back_means_at() + mean_bytes(true); }
 
   // Means over a head: 8 lanes have `slots` units and rows one after the other, blocks of a row first. Those of one row
-  // are a *part* of it, whose sums every CTA receives.
+  // are a *part* of it. Every CTA receives the sums of all parts or, if a CTA has several parts of a row, which it
+  // joins, of all CTAs.
   PENSTOCK_LAYOUT static int common_divisor(int a, int b) {
     while (b != 0) {
       const int rest = a % b;
@@ -95,10 +96,25 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int part_slots(bool backward) const {
     return common_divisor(backward ? back_slots() : slots(), backward ? blocks : own_blocks());
   }
-  PENSTOCK_LAYOUT int parts_of_row(bool backward) const { return cluster * blocks / part_slots(backward); }
+  /// Parts of a row that a CTA has, and those of them that it joins before it sends: with few, all CTAs join all parts.
+  PENSTOCK_LAYOUT int own_parts_of_row(bool backward) const { return blocks / part_slots(backward); }
+  PENSTOCK_LAYOUT int joined_parts(bool backward) const {
+    constexpr int least = 4;
+    return own_parts_of_row(backward) < least ? 1 : own_parts_of_row(backward);
+  }
+  /// Parts of a row that a CTA receives.
+  PENSTOCK_LAYOUT int parts_of_row(bool backward) const {
+    return cluster * own_parts_of_row(backward) / joined_parts(backward);
+  }
   /// Pieces from row to row in an exchange of `of_part` pieces each: an odd number avoids bank conflicts.
   PENSTOCK_LAYOUT int mean_pitch(bool backward, int of_part) const { return parts_of_row(backward) * of_part | 1; }
+  /// Parts of the CTA itself, which it joins.
+  PENSTOCK_LAYOUT int joined_bytes(bool backward) const {
+    const int own = joined_parts(backward);
+    return own == 1 ? 0 : rows * own * mean_pieces * 16;
+  }
   PENSTOCK_LAYOUT int mean_bytes(bool backward) const {
-    return mean_exchanges == 0 ? 0 : rows * (parts_of_row(backward) * mean_pieces + mean_exchanges) * 16;
+    if (mean_exchanges == 0) return 0;
+    return rows * (parts_of_row(backward) * mean_pieces + mean_exchanges) * 16 + joined_bytes(backward);
   }
 };

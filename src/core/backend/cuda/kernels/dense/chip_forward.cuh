@@ -143,6 +143,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
 #endif
     // Nobody waits for what follows.
+#ifdef PENSTOCK_MEANS
+    if (WarpWorks(0)) KeepMeans(slots, means, step, lane, team.head, args);
+#endif
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;

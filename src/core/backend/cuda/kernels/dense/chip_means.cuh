@@ -15,6 +15,8 @@ constexpr int kPartUnits = kChip.part_blocks() * 8, kPartsOfRow = kChip.parts_of
 constexpr int kPartLanes = kPartUnits / kPartSlots;
 constexpr bool kFullHead = kHead == kChip.blocks_of_team() * 8;
 static_assert(kSlots % kPartSlots == 0);
+/// Lanes that write means: all lanes of the first block have a unit, or only the first one is sure to.
+constexpr int kKeepers = kHead >= 8 ? 8 : 1;
 
 struct ChipMeans {
   static constexpr int working = (kBlocks * kRows + 4 * kSlots - 1) / (4 * kSlots);                 // warps with slots
@@ -26,7 +28,7 @@ struct ChipMeans {
   int number = 0;                                 // of the step's own exchange
   int row[kOwnParts] = {}, part[kOwnParts] = {};  // of the team, and of the row
   bool inside[kOwnParts] = {};
-  char* tape[kOwnParts] = {};  // of each part's row and step; null: this thread writes no means
+  KeptMeans<kKeepers> kept[kOwnParts];
 
   __device__ __forceinline__ void find_parts() {
 #pragma unroll
@@ -37,7 +39,7 @@ struct ChipMeans {
     }
   }
 
-  template <int kExchange, int M, int N, int K>
+  template <int kExchange, int M, bool kProducts = false, int N, int K>
   __device__ __forceinline__ void average(Values (&x)[N], Values (&square)[K]) {
     using Part = PartOfUnits<M, N>;
     static_assert(Part::pieces <= 8);
@@ -61,10 +63,7 @@ struct ChipMeans {
         if (kExchanges) all = Part::template of_shares<1>(gather<kExchange, kPartLanes, kPartsOfRow, Part>(row[p], 0));
       }
       all.put(x, square, p * kPartSlots, kPartSlots);
-      if (kBackward || tape[p] == nullptr) continue;
-      // All lanes of the first block have a unit, or only the first one is sure to.
-      const int lane = (int)threadIdx.x % 8;
-      all.template keep<kExchange>(tape[p], [&](int i) { return (kHead >= 8 ? i % 8 : 0) == lane; });
+      if (!kBackward) kept[p].template take<kExchange>(all, (int)threadIdx.x % 8);
     }
   }
 

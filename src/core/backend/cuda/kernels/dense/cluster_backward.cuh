@@ -173,8 +173,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   const Pieces gate_pieces = Pieces::from(base + ClusterShape::start, lane);
   const BackwardStrides strides = BackwardStrides::of(args);
 #ifdef PENSTOCK_MEANS
-  ClusterMeans means = {slots, shared, base, kBarriers * 8, kShape.back_means_at()};
-  means.find_parts([&](int s) { return Indexed{inside(s), row_of(index_of(s)), slots[s].place.block}; });
+  ClusterMeans means = {slots, shared, base, kBarriers * 8, kShape.back_means_at(), rank};
+  means.find_parts(warp, [&](int s) { return Indexed{inside(s), row_of(index_of(s)), slots[s].place.block}; });
 #endif
   ClusterArrive();
   ClusterWait();

@@ -154,8 +154,10 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   const Pieces h_pieces = Pieces::from(base + ClusterShape::start + part * part_bytes, lane);
 
 #ifdef PENSTOCK_MEANS
-  ClusterMeans means = {slots, shared, base, kBarriers * 8, kShape.means_at()};
-  means.find_parts([&](int s) { return Indexed{inside(s), row_of(index_of(s)), slots[s].place.block}; });
+  ClusterMeans means = {slots, shared, base, kBarriers * 8, kShape.means_at(), rank};
+  means.find_parts(group * (kMeanWarps / kGroups) + part, [&](int s) {
+    return Indexed{inside(s), row_of(index_of(s)), slots[s].place.block};
+  });
 #endif
   ClusterArrive();
   ClusterWait();
@@ -227,6 +229,9 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
       has_read.arrive();
       if (kExchanges && group == 0 && step > 0) barriers[parity * kParts + part].expect(part_bytes);
     }
+#ifdef PENSTOCK_MEANS
+    if (works(0)) KeepMeans(slots, means, step, lane, head, args);
+#endif
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (works(s)) slots[s].store(made[s], step, shared + kept_at, lane, head, args, strides);

@@ -18,14 +18,6 @@ PENSTOCK_DEVICE void ApplyWithMeans(Slot (&slots)[kSlots], Means& means, const R
 #pragma unroll
     for (int k = 0; k < kStates; ++k) before[k].of[s] = prev[k];
   }
-  if constexpr (kTraining) {
-#pragma unroll
-    for (int p = 0; p < kOwnParts; ++p) {
-      const Slot& first = slots[p * kPartSlots];
-      const bool writes = first.place.exists && first.place.block == 0 && step < first.place.row.length;
-      means.tape[p] = writes ? first.means(head, args) : nullptr;
-    }
-  }
   DenseCell::forward<Cell>(means, x, h, before, learnt, after, save);
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
@@ -33,5 +25,19 @@ PENSTOCK_DEVICE void ApplyWithMeans(Slot (&slots)[kSlots], Means& means, const R
 #pragma unroll
     for (int k = 0; k < kStates; ++k) next[k] = after[k].of[s];
     slots[s].leave(next, step, lane, made[s]);
+  }
+}
+
+/// Writes the means of a step to the tape, before the slots go on to the next one.
+template <class Means>
+PENSTOCK_DEVICE void KeepMeans(const Slot (&slots)[kSlots], const Means& means, int step, int lane, int head,
+                               const DenseForwardArguments& args) {
+  if constexpr (kTraining) {
+#pragma unroll
+    for (int p = 0; p < kOwnParts; ++p) {
+      const Slot& first = slots[p * kPartSlots];
+      if (!first.place.exists || first.place.block != 0 || step >= first.place.row.length) continue;
+      means.kept[p].store(first.means(head, args), lane % 8);
+    }
   }
 }

@@ -60,6 +60,11 @@ struct Thread {
   }
   __device__ __forceinline__ bool exists(int i) const { return kHead % kHeadUnits == 0 || unit + i < kHead; }
 
+  /// With one unit: the other one of the pair.
+  __device__ __forceinline__ int twin() const { return pair + 1 - t / 2; }
+  __device__ __forceinline__ bool twin_exists() const { return kHead % kHeadUnits == 0 || twin() < kHead; }
+  __device__ __forceinline__ float of_twin(const float (&sum)[4]) const { return t >= 2 ? sum[0] : sum[2]; }
+
   /// The value of a product that belongs to the thread's unit `i` and column `j`.
   __device__ __forceinline__ float of(const float (&sum)[4], int i, int j) const {
     if constexpr (kUnits == 1) return t >= 2 ? sum[2] : sum[0];
@@ -184,21 +189,32 @@ PENSTOCK_DEVICE float BiasAt(const float* bias, int gate, int hidden, int head, 
   return bias == nullptr ? 0.0f : __ldg(bias + (Index)gate * hidden + head * kHead + unit);
 }
 
+/// A thread with one unit also has the products of its neighbour, the other unit of its pair: sums of R h of both units
+/// need no shuffle.
+constexpr bool kTwins = kUnits == 1 && kWarps > 1;
+
 /// Means over the head, which all threads of the block compute together. A thread has one or two units of one row.
 template <bool kBackwardPass>
 struct HeadMeans {
   const Thread& at;
-  int number = 0;        // of the exchange
-  char* tape = nullptr;  // of the row and step, or null
+  const Values (&of_twin)[G];  // R h of the neighbour
+  int number = 0;              // of the exchange
+  KeptMeans<8> kept;
 
-  template <int kExchange, int M, int N, int K>
+  template <int kExchange, int M, bool kProducts = false, int N, int K>
   __device__ __forceinline__ void average(Values (&x)[N], Values (&square)[K]) {
-    auto part = PartOfUnits<M, N>::of(x, 0, kUnits, [&](int i) { return at.exists(i); });
     // Lanes 4 g + t have the same row for all g; with two slots also those of t and t + 2, whose units differ.
-    JoinBlock<kBackwardPass, kWarps, kSlots == 2 ? 2 : 4, kHeadUnits>(part, number);
+    constexpr int columns = kSlots == 2 ? 2 : 4;
+    auto part = PartOfUnits<M, N>::of(x, 0, kUnits, [&](int i) { return at.exists(i); });
+    if constexpr (kProducts && kTwins && !kBackwardPass) {
+      auto twin = PartOfUnits<M, N>::of(of_twin, 0, 1, [&](int) { return at.twin_exists(); });
+      JoinBlock<kBackwardPass, kWarps, columns, kHeadUnits, true>(part, number, &twin);
+    } else {
+      JoinBlock<kBackwardPass, kWarps, columns, kHeadUnits>(part, number);
+    }
     part.put(x, square, 0, kUnits);
-    if (kBackwardPass || tape == nullptr) return;
-    part.template keep<kExchange>(
-        tape, [&](int i) { return i % kWarps == at.warp && at.g == 0 && (kSlots > 2 || at.t < kSlots); });
+    if (!kBackwardPass) kept.template take<kExchange>(part, at.g);
   }
+  /// Returns whether this thread writes means.
+  __device__ __forceinline__ bool writes() const { return at.warp == 0 && (kSlots > 2 || at.t < kSlots); }
 };

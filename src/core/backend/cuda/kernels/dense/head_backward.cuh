@@ -350,7 +350,8 @@ struct Backward {
     const StatesMover states(args.states, rows(), float_bytes, state_stride);
 #ifdef PENSTOCK_MEANS
     const MeansMover taped(args.states, rows(), ((S - 1) * (Index)args.hidden + slice.head * kTapedFloats) * 4, 0);
-    HeadMeans<true> means{at};
+    const Values none[G] = {};
+    HeadMeans<true> means{at, none};
 #endif
     char* const stages = shared + kLayout.stage;
     const auto fetch = [&](int stage, int step) {

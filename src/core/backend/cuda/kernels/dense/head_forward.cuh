@@ -22,9 +22,11 @@ struct Forward {
   Real state[kColumns][kUnits][S];
   float bias[G][kUnits];                               // of both products where they are only added, else of R h
   float input_bias[DenseCell::split ? G : 1][kUnits];  // of W x, else
+  float twin_bias[kMeans && kTwins ? G : 1];           // of R h, of the neighbour
   Learnt learnt[kUnits];
   int length[kColumns];
   Resets resets;
+  Values of_twin[G];  // R h of the neighbour
 
   __device__ __forceinline__ const Row* rows() const { return (const Row*)shared; }
   __device__ __forceinline__ char* operand(int step) const {
@@ -56,6 +58,11 @@ struct Forward {
         const float of_x = at.exists(i) ? BiasAt(args.bias_ih, q, args.hidden, slice.head, at.unit + i) : 0.0f;
         bias[q][i] = DenseCell::split ? of_h : of_h + of_x;
         if constexpr (DenseCell::split) input_bias[q][i] = of_x;
+      }
+      if constexpr (kMeans && kTwins) {
+        const bool exists = at.twin_exists();
+        twin_bias[q] = exists ? BiasAt(args.bias_hh, q, args.hidden, slice.head, at.twin()) : 0.0f;
+        if (!DenseCell::split && exists) twin_bias[q] += BiasAt(args.bias_ih, q, args.hidden, slice.head, at.twin());
       }
     }
 #pragma unroll
@@ -128,8 +135,12 @@ struct Forward {
     return in;
   }
 
-  /// Returns the bias of the unit that value `v` of a product belongs to; unused if that unit is not the thread's.
-  __device__ __forceinline__ float bias_of(int gate, int v) const { return bias[gate][kUnits == 2 ? v / 2 : 0]; }
+  /// Returns the bias of the unit that value `v` of a product belongs to; of no use if the thread does not know that
+  /// one.
+  __device__ __forceinline__ float bias_of(int gate, int v) const {
+    if constexpr (kMeans && kTwins) return v / 2 == at.t / 2 ? bias[gate][0] : twin_bias[gate];
+    return bias[gate][kUnits == 2 ? v / 2 : 0];
+  }
 
   /// Sums start from the biases.
   __device__ __forceinline__ void start(float (&sum)[G][4]) const {
@@ -250,6 +261,10 @@ struct Forward {
                                              const float (&sum)[G][4]) {
     Values wx[G], rh[G], prev[S], next[S], save[DenseCell::N];
     float gates[G][kUnits];
+    if constexpr (kTwins) {
+#pragma unroll
+      for (int q = 0; q < G; ++q) of_twin[q].of[0] = Real(at.of_twin(sum[q]));
+    }
 #pragma unroll
     for (int i = 0; i < kUnits; ++i) {
       Real of_x[G], of_h[G];
@@ -258,10 +273,6 @@ struct Forward {
       for (int q = 0; q < G; ++q) wx[q].of[i] = of_x[q], rh[q].of[i] = of_h[q];
 #pragma unroll
       for (int k = 0; k < S; ++k) prev[k].of[i] = state[0][i][k];
-    }
-    if constexpr (kTraining) {
-      const Row& row = rows()[at.slot[0]];
-      means.tape = step < length[0] ? AddressOfMeans(args.states, row, step, args.hidden, slice.head) : nullptr;
     }
     DenseCell::forward<Cell>(means, wx, rh, prev, learnt, next, save);
     write_operand(operand(step + 1), 0, next[0].of);
@@ -333,7 +344,7 @@ struct Forward {
     __syncthreads();
     int stage = 0, free_stage = kStages - 1;
 #ifdef PENSTOCK_MEANS
-    HeadMeans<false> means{at};
+    HeadMeans<false> means{at, of_twin};
 #endif
     // The last round has no step: it writes the results of the one before.
     for (int step = 0; step <= slice.steps; ++step) {
@@ -353,6 +364,11 @@ struct Forward {
       outputs.store(output, operand(step), step - 1);
       if constexpr (kTraining) sums.store(kept_sums, kept_gates(step - 1), step - 1);
       if constexpr (kTraining && S > 1) states.store(kept_before, kept_states(step - 1), step - 1);
+#ifdef PENSTOCK_MEANS
+      if (kTraining && means.writes() && step > 0 && step <= length[0]) {
+        means.kept.store(AddressOfMeans(args.states, rows()[at.slot[0]], step - 1, args.hidden, slice.head), at.g);
+      }
+#endif
       if (step == slice.steps) break;
       wx.fetch(stages + free_stage * kLayout.stage_tile, step + kStages - 1);
       CommitCopies();

@@ -17,6 +17,9 @@ struct PartOfUnits {
   /// Lanes that join parts of several whole pieces halve the work: each has one of two shares of the values.
   static constexpr int shares = (squares == 0 || M == 0) && floats % 8 == 0 ? 2 : 1;
   using Share = PartOfUnits<M / shares, N / shares>;
+  /// Lanes can have half of the values each.
+  static constexpr bool has_halves = (M == 0 || M == N) && N % 2 == 0;
+  using Half = PartOfUnits<M / 2, N / 2>;
   float count, sum[N], square[squares > 0 ? squares : 1];
 
   /// Sums of a thread's values first .. first + values - 1 for which exists(i) holds.
@@ -76,7 +79,38 @@ struct PartOfUnits {
     }
   }
 
-  /// The same, but a lane gets only a share of the whole: lanes with bit `from` the second one.
+  /// Returns the first or the second half of the values.
+  __device__ __forceinline__ Half half(bool second) const {
+    Half own;
+    own.count = count;
+#pragma unroll
+    for (int n = 0; n < N / 2; ++n) own.sum[n] = second ? sum[n + N / 2] : sum[n];
+#pragma unroll
+    for (int k = 0; k < squares / 2; ++k) own.square[k] = second ? square[k + squares / 2] : square[k];
+    return own;
+  }
+
+  /// Joins the parts of two lanes that differ in bit `from`; each gets half of the values, the lane with the bit the
+  /// second half.
+  template <int from, bool kEven>
+  __device__ __forceinline__ Half join_half() const {
+    const bool second = (threadIdx.x & from) != 0;
+    Half own, other;
+    own.count = count;
+    other.count = kEven || squares == 0 ? count : __shfl_xor_sync(0xffffffffu, count, from);
+    const auto halve = [&](float first_half, float second_half, float& kept, float& got) {
+      kept = second ? second_half : first_half;
+      got = __shfl_xor_sync(0xffffffffu, second ? first_half : second_half, from);
+    };
+#pragma unroll
+    for (int n = 0; n < N / 2; ++n) halve(sum[n], sum[n + N / 2], own.sum[n], other.sum[n]);
+#pragma unroll
+    for (int k = 0; k < squares / 2; ++k) halve(square[k], square[k + squares / 2], own.square[k], other.square[k]);
+    own.template join<kEven>(other);
+    return own;
+  }
+
+  /// As join_lanes(), but a lane gets only a share of the whole: lanes with bit `from` the second one.
   template <int from, int to, bool kEven>
   __device__ __forceinline__ Share join_shares() const {
     Share own;
@@ -84,19 +118,7 @@ struct PartOfUnits {
       own = *this;
       own.template join_lanes<from, to, kEven>();
     } else {
-      const bool second = (threadIdx.x & from) != 0;
-      Share other;
-      own.count = count;
-      other.count = kEven || squares == 0 ? count : __shfl_xor_sync(0xffffffffu, count, from);
-      const auto halve = [&](float first_half, float second_half, float& kept, float& got) {
-        kept = second ? second_half : first_half;
-        got = __shfl_xor_sync(0xffffffffu, second ? first_half : second_half, from);
-      };
-#pragma unroll
-      for (int n = 0; n < N / 2; ++n) halve(sum[n], sum[n + N / 2], own.sum[n], other.sum[n]);
-#pragma unroll
-      for (int k = 0; k < squares / 2; ++k) halve(square[k], square[k + squares / 2], own.square[k], other.square[k]);
-      own.template join<kEven>(other);
+      own = join_half<from, kEven>();
       own.template join_lanes<2 * from, to, kEven>();
     }
     return own;
@@ -121,6 +143,21 @@ struct PartOfUnits {
       for (int k = 0; k < squares / 2; ++k) {
         join_halves(own.square[k], whole.square[k], whole.square[k + squares / 2]);
       }
+    }
+    return whole;
+  }
+
+  /// Returns the whole of two shares, or of one.
+  PENSTOCK_DEVICE PartOfUnits of_both(const Share& first, const Share& second) {
+    PartOfUnits whole;
+    whole.count = first.count;
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+      whole.sum[n] = n < N / shares ? first.sum[n % (N / shares)] : second.sum[n % (N / shares)];
+#pragma unroll
+    for (int k = 0; k < squares; ++k) {
+      constexpr int each = squares / shares > 0 ? squares / shares : 1;
+      whole.square[k] = k < each ? first.square[k % each] : second.square[k % each];
     }
     return whole;
   }
@@ -151,17 +188,6 @@ struct PartOfUnits {
     return (i < N ? sum[i < N ? i : 0] : square[i < N ? 0 : i - N]) * (1.0f / kHead);
   }
 
-  /// Writes the means of exchange `kExchange` to the tape of a row and step: those for which writes(i) holds.
-  template <int kExchange, class Writes>
-  __device__ __forceinline__ void keep(char* tape, const Writes& writes) const {
-    constexpr int first = Exchanges<Rule, false>::means_before(kExchange);
-    float* const to = (float*)tape + first;
-#pragma unroll
-    for (int i = 0; i < floats; ++i) {
-      if (writes(i)) to[i] = mean(i);
-    }
-  }
-
   /// Writes the means to a thread's values first .. first + values - 1.
   template <int K>
   __device__ __forceinline__ void put(Values (&x)[N], Values (&squares_of_x)[K], int first, int values) const {
@@ -171,6 +197,63 @@ struct PartOfUnits {
       for (int n = 0; n < N; ++n) x[n].of[i] = Real(mean(n));
 #pragma unroll
       for (int k = 0; k < squares; ++k) squares_of_x[k].of[i] = Real(mean(N + k));
+    }
+  }
+};
+
+/// Joins parts pair by pair, and the pairs in turn: the first part gets the whole. `kEven`: all have as many units.
+template <bool kEven, int count, class Part>
+PENSTOCK_DEVICE void JoinAll(Part (&parts)[count]) {
+#pragma unroll
+  for (int apart = 1; apart < count; apart *= 2) {
+#pragma unroll
+    for (int i = 0; i + apart < count; i += 2 * apart) {
+      if (kEven && i + 2 * apart <= count) {
+        parts[i].template join<true>(parts[i + apart]);
+      } else {
+        parts[i].join(parts[i + apart]);
+      }
+    }
+  }
+}
+
+/// Floats that each of `kThreads` threads keeps of the means of the exchanges before one.
+template <int kThreads>
+PENSTOCK_DEVICE constexpr int KeptBefore(int exchange) {
+  int sum = 0;
+  for (int i = 0; i < exchange; ++i) sum += (Exchanges<Rule, false>::of.means[i] + kThreads - 1) / kThreads;
+  return sum;
+}
+
+/// Means of a step on their way to the tape: each of `kThreads` threads has some of a row's. They are written when
+/// nobody waits any more, since the barriers that exchanges wait at also wait for stores to memory.
+template <int kThreads>
+struct KeptMeans {
+  using All = Exchanges<Rule, false>;
+  static constexpr int count = KeptBefore<kThreads>(All::of.count);
+  float of[count > 0 ? count : 1];
+
+  template <int kExchange, class Part>
+  __device__ __forceinline__ void take(const Part& part, int number) {
+    constexpr int before = KeptBefore<kThreads>(kExchange);
+#pragma unroll
+    for (int first = 0; first < Part::floats; first += kThreads) {
+      float& value = of[before + first / kThreads];
+      value = part.mean(first);
+#pragma unroll
+      for (int i = 1; i < kThreads && first + i < Part::floats; ++i) value = number == i ? part.mean(first + i) : value;
+    }
+  }
+  /// Writes them, as thread `number`, to the tape of a row and step.
+  template <int kExchange = 0>
+  __device__ __forceinline__ void store(char* tape, int number) const {
+    if constexpr (kExchange < All::of.count) {
+      constexpr int before = KeptBefore<kThreads>(kExchange), floats = All::means_before(kExchange + 1);
+#pragma unroll
+      for (int first = All::means_before(kExchange), i = before; first < floats; first += kThreads, ++i) {
+        if (number < kThreads && first + number < floats) ((float*)tape)[first + number] = of[i];
+      }
+      store<kExchange + 1>(tape, number);
     }
   }
 };
@@ -194,44 +277,113 @@ PENSTOCK_DEVICE uint4* PartsOfWarps(int number) {
   return parts + (number & 1) * pieces;
 }
 
+template <int from, bool kEven, int M, int N>
+PENSTOCK_DEVICE PartOfUnits<M, N> JoinRest(PartOfUnits<M, N> part) {
+  part.template join_lanes<from, 32, kEven>();
+  return part;
+}
+
+/// Joins the parts of lanes whose numbers differ in the bits `from` to below 32. At each bit, a lane keeps half of the
+/// values while their number is even: of `halved` bits, the lane with the bit keeps the second half.
+template <int from, bool kEven, int M, int N>
+PENSTOCK_DEVICE auto JoinWarp(PartOfUnits<M, N> part) {
+  if constexpr (from == 32) {
+    return part;
+  } else if constexpr (PartOfUnits<M, N>::has_halves) {
+    return JoinWarp<2 * from, kEven>(part.template join_half<from, kEven>());
+  } else {
+    return JoinRest<from, kEven>(part);
+  }
+}
+
+/// The same, of a lane that knows the part of the one that differs in bit `from`.
+template <int from, bool kEven, int M, int N>
+PENSTOCK_DEVICE auto JoinWarp(PartOfUnits<M, N> part, const PartOfUnits<M, N>& twin) {
+  if constexpr (PartOfUnits<M, N>::has_halves) {
+    auto own = part.half((threadIdx.x & from) != 0);
+    own.template join<kEven>(twin.half((threadIdx.x & from) != 0));
+    return JoinWarp<2 * from, kEven>(own);
+  } else {
+    part.template join<kEven>(twin);
+    return JoinRest<2 * from, kEven>(part);
+  }
+}
+
 /// Joins the parts of all threads of a block whose lanes are alike modulo `columns`. A warp has `units` units, one
 /// after the other. All threads call this together. Exchange `number` of the block writes where nobody reads any more:
 /// all threads have met in the exchange before it.
-template <bool kBackwardPass, int warps, int columns, int units, int M, int N>
-PENSTOCK_DEVICE void JoinBlock(PartOfUnits<M, N>& part, int& number) {
-  using Share = typename PartOfUnits<M, N>::Share;
+template <bool kBackwardPass, int warps, int columns, int units, bool kTwin = false, int M, int N>
+PENSTOCK_DEVICE void JoinBlock(PartOfUnits<M, N>& part, int& number, const PartOfUnits<M, N>* twin = nullptr) {
+  using Part = PartOfUnits<M, N>;
+  using Share = typename Part::Share;
   constexpr bool even = kHead % units == 0;
-  Share share = part.template join_shares<columns, 32, even>();
-  if constexpr (warps > 1) {
-    // Lanes have the columns, then the shares, then some of the warps: four of them cost less than a further shuffle.
-    constexpr int pieces = Share::pieces, different = columns * PartOfUnits<M, N>::shares;
-    constexpr int most = 32 / different, wanted = PowerOfTwoFrom((warps + 3) / 4);
-    constexpr int readers = wanted < most ? wanted : most;
+  if constexpr (warps == 1) {
+    part = Part::template of_shares<columns>(part.template join_shares<columns, 32, even>());
+  } else {
+    constexpr int pieces = Share::pieces, shares = Part::shares, different = columns * shares, of_share = N / shares;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    uint4* const parts = PartsOfWarps<Rule, kBackwardPass, warps, columns>(number++) + lane % different;
-    if (lane < different) {
+    uint4* const parts = PartsOfWarps<Rule, kBackwardPass, warps, columns>(number++);
+    {
+      const auto own = [&] {
+        if constexpr (kTwin) {
+          return JoinWarp<columns, even>(part, *twin);
+        } else {
+          return JoinWarp<columns, even>(part);
+        }
+      }();
+      constexpr int left = sizeof(own.sum) / 4, halves = N / left;
+      // The first of this lane's values: halves of halves.
+      int first = 0;
 #pragma unroll
-      for (int q = 0; q < pieces; ++q) parts[(warp * pieces + q) * different] = share.piece(q);
-    }
-    __syncthreads();
-    share = Share::none();
+      for (int bit = 1; bit < halves; bit *= 2) first += lane & (columns * bit) ? N / 2 / bit : 0;
+      if (lane < columns * halves) {
 #pragma unroll
-    for (int first = 0; first < warps; first += readers) {
-      const int from = first + lane / different % readers;
-      if (warps % readers != 0 && from >= warps) continue;
-      Share other;
-      other.count = even ? (float)units : (float)UnitsInHead(from * units, units);
-#pragma unroll
-      for (int q = 0; q < pieces; ++q) other.set_piece(q, parts[(from * pieces + q) * different]);
-      if (first == 0) {
-        share = other;
-      } else {
-        share.join(other);
+        for (int i = 0; i < left; ++i) {
+          const int n = first + i, at = n % of_share, of = lane % columns + n / of_share * columns;
+          const auto place = [&](int value) {
+            return (float*)(parts + (warp * pieces + value / 4) * different + of) + value % 4;
+          };
+          *place(at) = own.sum[i];
+          if (i >= M && Part::squares > 0) *place(of_share + at - M) = own.square[i < M ? 0 : i - M];
+        }
       }
     }
-    share.template join_lanes<different, different * readers, even && warps % readers == 0>();
+    __syncthreads();
+    if constexpr (warps <= 4) {
+      // Each lane reads all: that takes less time than a further shuffle.
+      Share all[shares][warps];
+#pragma unroll
+      for (int s = 0; s < shares; ++s) {
+#pragma unroll
+        for (int w = 0; w < warps; ++w) {
+          all[s][w].count = even ? (float)units : (float)UnitsInHead(w * units, units);
+#pragma unroll
+          for (int q = 0; q < pieces; ++q) {
+            all[s][w].set_piece(q, parts[(w * pieces + q) * different + lane % columns + s * columns]);
+          }
+        }
+        JoinAll<even>(all[s]);
+      }
+      part = Part::of_both(all[0][0], all[shares - 1][0]);
+    } else {
+      // Lanes have the columns, then the shares, then some of the warps: four of them cost less than a further shuffle.
+      constexpr int most = 32 / different, wanted = PowerOfTwoFrom((warps + 3) / 4);
+      constexpr int readers = wanted < most ? wanted : most, rounds = (warps + readers - 1) / readers;
+      Share all[rounds];
+#pragma unroll
+      for (int i = 0; i < rounds; ++i) {
+        const int from = i * readers + lane / different % readers;
+        all[i] = Share::none();
+        if (warps % readers != 0 && from >= warps) continue;
+        all[i].count = even ? (float)units : (float)UnitsInHead(from * units, units);
+#pragma unroll
+        for (int q = 0; q < pieces; ++q) all[i].set_piece(q, parts[(from * pieces + q) * different + lane % different]);
+      }
+      JoinAll<even && warps % readers == 0>(all);
+      all[0].template join_lanes<different, different * readers, even && warps % readers == 0>();
+      part = Part::template of_shares<columns>(all[0]);
+    }
   }
-  part = PartOfUnits<M, N>::template of_shares<columns>(share);
 }
 
 /// Means of a step that the forward pass left on the tape. The mean over one unit is the unit, as the tape has it: what
@@ -239,7 +391,7 @@ PENSTOCK_DEVICE void JoinBlock(PartOfUnits<M, N>& part, int& number) {
 struct TapedMeans {
   const char* means[kValues];  // of the row of each value of a thread
 
-  template <int kExchange, int M, int N, int K>
+  template <int kExchange, int M, bool kProducts = false, int N, int K>
   __device__ __forceinline__ void average(Values (&x)[N], Values (&square)[K]) const {
     constexpr int first = Exchanges<Rule, false>::means_before(kExchange);
 #pragma unroll

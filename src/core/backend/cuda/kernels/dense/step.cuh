@@ -51,16 +51,15 @@ struct Place {
 /// Means over the head, which all threads of the block compute together.
 template <bool kBackwardPass>
 struct StepMeans {
-  char* tape = nullptr;  // of the row and step, or null
-  int number = 0;        // of the exchange
+  int number = 0;  // of the exchange
+  KeptMeans<8> kept;
 
-  template <int kExchange, int M, int N, int K>
+  template <int kExchange, int M, bool kProducts = false, int N, int K>
   __device__ __forceinline__ void average(Values (&x)[N], Values (&square)[K]) {
     auto part = PartOfUnits<M, N>::of(x, 0, 1, [](int) { return (int)threadIdx.x < kHead; });
     JoinBlock<kBackwardPass, kThreads / 32, 1, 32>(part, number);
     part.put(x, square, 0, 1);
-    if (kBackwardPass || tape == nullptr) return;
-    part.template keep<kExchange>(tape, [](int i) { return (int)threadIdx.x == i % kThreads; });
+    if (!kBackwardPass) kept.template take<kExchange>(part, (int)threadIdx.x);
   }
 };
 

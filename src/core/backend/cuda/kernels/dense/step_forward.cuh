@@ -48,8 +48,9 @@ PENSTOCK_DEVICE void ApplyWithMeans(char* tape, const Real (&wx)[kGates], const 
   Values x[kGates], h[kGates], before[kStates], after[kStates], save[kSaved];
   ToValues(wx, x), ToValues(rh, h), ToValues(prev, before);
   const Learnt vectors[1] = {learnt};
-  StepMeans<false> means{tape};
+  StepMeans<false> means;
   DenseCell::forward<Cell>(means, x, h, before, vectors, after, save);
+  if (tape != nullptr) means.kept.store(tape, (int)threadIdx.x);
   FromValues(after, next);
 }
 
