@@ -82,7 +82,7 @@ def latencies(pool: penstock.SessionPool, sessions: np.ndarray, steps: np.ndarra
     taken: list[np.ndarray] = []
     began = time.perf_counter()
     while submitted < total or pool.waiting:
-        due = min(total, int((time.perf_counter() - began) * rate), submitted + len(sessions))
+        due = min(total, int((time.perf_counter() - began) * rate), submitted + len(sessions) - pool.waiting)
         turn = np.arange(submitted, due)
         submitted += pool.submit(sessions[turn % len(sessions)], steps[turn % len(sessions)], tags=turn)
         answers = pool.run()
