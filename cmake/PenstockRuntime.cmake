@@ -69,7 +69,7 @@ foreach(target penstock_runtime penstock_runtime_networks penstock_runtime_steps
 endforeach()
 target_compile_options(penstock_runtime_kernels PRIVATE $<$<CONFIG:Release>:-O2>)
 set_source_files_properties(${runtime_core}/runtime/session.cc ${runtime_core}/runtime/recurrent_step.cc
-                            ${runtime_core}/runtime/c_sessions.cc PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O2>")
+                            ${runtime_core}/runtime/c_sessions.cc ${runtime_core}/runtime/handles.cc PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O2>")
 if(PENSTOCK_SANITIZE MATCHES "fuzzer")
   # Fuzzers look for faults of what reads files, and clang takes many minutes to instrument kernels.
   target_link_libraries(penstock_runtime_kernels PRIVATE penstock_plain_flags)

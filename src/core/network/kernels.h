@@ -139,7 +139,7 @@ struct RowKernels {
   Index (*padded)(Index hidden) = nullptr;
   /// Packs weights [G * H, inner] and a bias [G * H], or null, to [inner + 1, G, padded H].
   void (*pack)(Index inner, Index hidden, const float* weight, const float* bias, float* to) = nullptr;
-  void (*run)(const RowSteps& job) = nullptr;
+  void (*run)(RowSteps& job) = nullptr;
 };
 
 /// How a cell steps from such sums.

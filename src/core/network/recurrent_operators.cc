@@ -264,16 +264,19 @@ void run_recurrent(const Step& step, const Memory& memory) {
   job.spare = step.spare(memory) + layer.directions * kFloatsOfJob;
 }
 
-/// The only sequence of a batch, by RowKernels. Jobs stay in the scratch: a call of one step has time for little else.
+/// The job of a direction. It stays in the scratch: a call of one step has time for little else.
+RowSteps& job_of_row(const Step& step, const Memory& memory, const Layer& layer, Index d) {
+  float* const place = step.spare(memory) + d * kFloatsOfJob;
+  RowSteps& job = *std::launder(reinterpret_cast<RowSteps*>(place));
+  if (job.spare == nullptr) bind_row(step, memory, layer, d, *new (place) RowSteps());
+  return job;
+}
+
+/// The only sequence of a batch, by RowKernels.
 void run_row(const Step& step, const Memory& memory) {
   const auto& layer = *static_cast<const Layer*>(step.plan.get());
-  float* place = step.spare(memory);
-  for (Index d = 0; d < layer.directions; ++d, place += kFloatsOfJob) {
-    RowSteps& job = *std::launder(reinterpret_cast<RowSteps*>(place));
-    if (job.spare == nullptr) bind_row(step, memory, layer, d, *new (place) RowSteps());
-    layer.cell.row.run(job);
-    job.backwards = job.backwards != (layer.steps % 2 == 1);
-  }
+  if (layer.directions == 2) layer.cell.row.run(job_of_row(step, memory, layer, 1));
+  layer.cell.row.run(job_of_row(step, memory, layer, 0));
 }
 
 /// Whether RowKernels run the layer: one sequence. Where W is large, products with many inputs at once read it less

@@ -189,34 +189,36 @@ HWY_NOINLINE void CopyRow(Index hidden, const float* from, Index room, float* to
 }
 
 template <class V, class Cell>
-HWY_NOINLINE void RunSteps(const RowSteps& job) {
+HWY_NOINLINE void RunSteps(RowSteps& job) {
   const RowBlocks<V> blocks(job.hidden);
   float* states[Cell::states];
   Unrolled<Cell::states>([&](auto k) HWY_ATTR {
     states[k] = job.in_place ? job.last[k] : job.spare + (1 + k) * blocks.padded;
     if (!job.in_place) CopyRow<V>(job.hidden, job.first[k], blocks.padded, states[k]);
   });
-  // A single block reads all of h before it writes.
-  float *h = states[0], *next_h = blocks.count == 1 ? h : job.spare;
-  bool backwards = job.backwards;
-  for (Index t = 0; t < job.steps; ++t, backwards = !backwards) {
-    for (Index i = 0; i < blocks.count; ++i) {
-      blocks.visit(backwards ? blocks.count - 1 - i : i, [&](auto width, Index first) HWY_ATTR {
+  float* const h = states[0];
+  const Index last = blocks.count - 1;
+  for (Index t = 0; t < job.steps; ++t, job.backwards = !job.backwards) {
+    for (Index i = 0; i <= last; ++i) {
+      // All blocks read h, so only the last may write it. What the others wrote is copied while that one computes.
+      float* const next_h = i == last ? h : job.spare;
+      blocks.visit(job.backwards ? last - i : i, [&](auto width, Index first) HWY_ATTR {
         RowBlock<V, Cell, decltype(width)::value>(job, t, first, h, next_h, states + 1);
       });
     }
-    std::swap(h, next_h);
+    const Index others = job.backwards ? RowBlocks<V>::units : 0;
+    for (Index unit = others; unit < (job.backwards ? blocks.padded : last * RowBlocks<V>::units); unit += V::lanes) {
+      SimdLanes<V>::store(SimdLanes<V>::load(job.spare + unit), h + unit);
+    }
     if (job.head != nullptr) job.y[t] = HeadOf<V>(job, h);
   }
   Unrolled<Cell::states>([&](auto k) HWY_ATTR {
-    const float* const from = k == 0 ? h : states[k];
-    const Index room = job.in_place ? blocks.padded : job.hidden;
-    if (job.last[k] != nullptr && job.last[k] != from) CopyRow<V>(job.hidden, from, room, job.last[k]);
+    if (job.last[k] != nullptr && !job.in_place) CopyRow<V>(job.hidden, states[k], job.hidden, job.last[k]);
   });
 }
 
 template <class Cell>
-void RunRow(const RowSteps& job) {
+void RunRow(RowSteps& job) {
   WithRowVectors(job.hidden, [&](auto tag) HWY_ATTR {
     using V = typename decltype(tag)::type;
     const RowBlocks<V> blocks(job.hidden);

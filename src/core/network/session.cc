@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/denormals.h"
 #include "network/program_impl.h"
 
 namespace penstock::network {
@@ -42,9 +41,7 @@ void* Session::input(std::size_t position) { return memory_.base + program_->imp
 
 const void* Session::output(std::size_t position) const { return memory_.at(program_->impl_->outputs[position].place); }
 
-void Session::run() {
-  const WithDenormals as_zeros(DenormalMode::zeros());
-  for (const Step& step : steps_) step.run(step, memory_);
+void Session::carry_states() {
   for (const Carried& state : copied_) {
     std::memcpy(memory_.base + state.input, memory_.at(state.output), state.bytes);
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "base/denormals.h"
 #include "network/program_impl.h"
 
 namespace penstock::network {
@@ -22,7 +23,11 @@ class Session {
   /// carried over by run() itself.
   void* input(std::size_t position);
   const void* output(std::size_t position) const;
-  void run();
+  void run() {
+    const WithDenormals as_zeros(DenormalMode::zeros());
+    for (const Step& step : steps_) step.run(step, memory_);
+    if (!copied_.empty()) carry_states();
+  }
   /// Sets all states to zero.
   void reset();
   /// All states, one after the other, in the order of Network::states.
@@ -33,6 +38,8 @@ class Session {
   void take_state(const Session& other);
 
  private:
+  void carry_states();
+
   std::shared_ptr<const Program> program_;
   std::unique_ptr<std::byte[]> own_;
   // What run() takes of the program, without pointers on the way: single samples wait for each.

@@ -26,4 +26,11 @@ inline bool all_finite(const float* values, std::size_t count) {
   return holds_for_all(values, count, [](float value) { return is_finite(value); });
 }
 
+/// Largest magnitude of a feature that models read (Column::furthest).
+constexpr float kFurthest = 1e12f;
+
+inline bool is_near(float value) { return value >= -kFurthest && value <= kFurthest; }
+
+inline bool all_near(const float* features, std::size_t count) { return holds_for_all(features, count, is_near); }
+
 }  // namespace penstock::runtime

@@ -6,20 +6,9 @@
 #include <new>
 #include <utility>
 
-#include "runtime/finite.h"
-
 namespace penstock::runtime {
 
 namespace {
-
-/// Largest magnitude of a feature that models read (Column::furthest).
-constexpr float kFurthest = 1e12f;
-
-bool is_near(float value) { return value >= -kFurthest && value <= kFurthest; }
-
-bool all_near(const float* features, std::size_t count) {
-  return holds_for_all(features, count, [](float value) { return is_near(value); });
-}
 
 /// The first feature that is too far away, or the end.
 const float* find_far(const float* features, std::size_t count) {
@@ -219,19 +208,6 @@ bool Session::run(const std::int32_t* tokens, std::size_t count, float* outputs,
     if (!answer(t, nullptr, tokens[t], outputs + t * model_->outputs, failure)) return false;
   }
   return true;
-}
-
-Session::Quick Session::quick_step(const float* features, std::size_t count, float* outputs, std::size_t size) {
-  const Model& model = *model_;
-  const bool is_alone = fade_ == nullptr && coming_.load(std::memory_order_relaxed) == nullptr;
-  if (!is_alone || count != model.inputs || size != model.outputs || model.description.vocabulary > 0) return Quick::no;
-  if (policy_ == PENSTOCK_NAN_ERROR && !all_near(features, count)) return Quick::no;
-  if (playing_ == this) {  // without a load of the pointer, for which the step's first instructions would wait
-    step(features, 0, outputs);
-  } else {
-    playing_->step(features, 0, outputs);
-  }
-  return policy_ == PENSTOCK_NAN_PASS || all_finite(outputs, size) ? Quick::done : Quick::failed;
 }
 
 bool Session::answer(std::size_t t, const float* features, std::int32_t token, float* outputs, Failure& failure) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "runtime/failure.h"
+#include "runtime/finite.h"
 #include "runtime/model.h"
 
 namespace penstock::runtime {
@@ -45,7 +46,19 @@ class Session {
     done,    ///< It is done.
     failed,  ///< It is done, and its outputs are not finite: call reject().
   };
-  Quick quick_step(const float* features, std::size_t count, float* outputs, std::size_t size);
+  [[gnu::always_inline]] Quick quick_step(const float* features, std::size_t count, float* outputs, std::size_t size) {
+    const bool is_alone = fade_ == nullptr && coming_.load(std::memory_order_relaxed) == nullptr;
+    if (!is_alone || count != model_->inputs || size != model_->outputs || model_->description.vocabulary > 0) {
+      return Quick::no;
+    }
+    if (policy_ == PENSTOCK_NAN_ERROR && !all_near(features, count)) return Quick::no;
+    if (playing_ == this) {  // without a load of the pointer, for which the step's first instructions would wait
+      step(features, 0, outputs);
+    } else {
+      playing_->step(features, 0, outputs);
+    }
+    return policy_ == PENSTOCK_NAN_PASS || all_finite(outputs, size) ? Quick::done : Quick::failed;
+  }
   bool reject(std::size_t t, float* outputs, Failure& failure);
   bool run(const std::int32_t* tokens, std::size_t count, float* outputs, std::size_t size, Span span,
            Failure& failure);
