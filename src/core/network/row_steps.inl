@@ -49,26 +49,45 @@ HWY_INLINE BoundLater<V> Tanh(BoundLater<V> x) {
   return BoundLater<V>::choose(x.v, 9.02f, -1.0f, Tanh<BoundLater<V>>(x).v);
 }
 
+/// The vectors of a layer's last units: half ones, if they hold all that the whole ones leave.
+#if HWY_TARGET == HWY_AVX3
+using TailSimd = NarrowSimd;
+#else
+using TailSimd = Simd;
+#endif
+
 template <class V>
 constexpr Index Padded(Index hidden) {
-  return (hidden + V::lanes - 1) / V::lanes * V::lanes;
+  constexpr Index lanes = std::min(V::lanes, TailSimd::lanes);
+  return (hidden + lanes - 1) / lanes * lanes;
 }
 
 /// The blocks of a layer: of two vectors, whose sums of three or four gates keep two multipliers of four cycles'
-/// latency busy, then of one. Narrow vectors are one block.
+/// latency busy, then of one, then of a half one. Narrow vectors are one block.
 template <class V>
 struct RowBlocks {
   static constexpr Index units = V::lanes == Simd::lanes ? 2 * V::lanes : V::lanes;
-  Index count, padded;
+  Index padded, whole, count;  // whole: of two vectors
 
-  HWY_INLINE explicit RowBlocks(Index hidden) : count((hidden + units - 1) / units), padded(Padded<V>(hidden)) {}
-  /// Calls visit(std::integral_constant<int, vectors>, first unit) for block i.
+  HWY_INLINE explicit RowBlocks(Index hidden)
+      : padded(Padded<V>(hidden)),
+        whole(padded / units),
+        count(whole + (padded % units >= V::lanes ? 1 : 0) + (padded % V::lanes > 0 ? 1 : 0)) {}
+  /// The first unit of block i, or the end.
+  HWY_INLINE Index first(Index i) const {
+    return i <= whole ? i * units : i == count ? padded : padded - TailSimd::lanes;
+  }
+  /// Calls visit(std::type_identity<vector>, std::integral_constant<int, vectors>, first unit) for block i.
   template <class Visit>
   HWY_INLINE void visit(Index i, const Visit& visit) const {
+    const Index unit = first(i), end = first(i + 1);
     if constexpr (units > V::lanes) {
-      if ((i + 1) * units <= padded) return visit(std::integral_constant<int, 2>(), i * units);
+      if (end - unit == units) return visit(std::type_identity<V>(), std::integral_constant<int, 2>(), unit);
+      if constexpr (V::lanes > TailSimd::lanes) {
+        if (end - unit < V::lanes) return visit(std::type_identity<TailSimd>(), std::integral_constant<int, 1>(), unit);
+      }
     }
-    visit(std::integral_constant<int, 1>(), i * units);
+    visit(std::type_identity<V>(), std::integral_constant<int, 1>(), unit);
   }
 };
 
@@ -76,29 +95,29 @@ Index PaddedUnits(Index hidden) {
   return WithRowVectors(hidden, [=](auto tag) HWY_ATTR { return Padded<typename decltype(tag)::type>(hidden); });
 }
 
-/// Packs `padded` units in blocks of `block`. The last block may be smaller.
-[[maybe_unused, gnu::cold]] HWY_NOINLINE void PackBlocks(Index gates, Index inner, Index hidden, Index block,
-                                                         Index padded, const float* weight, const float* bias,
-                                                         float* to) {
-  for (Index first = 0; first < padded; first += block) {
-    const Index end = std::min(first + block, padded);
-    for (Index k = -1; k < inner; ++k) {
-      for (Index gate = 0; gate < gates; ++gate) {
-        for (Index unit = first; unit < end; ++unit) {
-          const Index row = gate * hidden + unit;
-          const bool is_there = unit < hidden && (k >= 0 || bias != nullptr);
-          *to++ = !is_there ? 0.0f : k < 0 ? bias[row] : weight[row * inner + k];
-        }
+/// Packs the units [first, end) of a block.
+[[maybe_unused, gnu::cold]] HWY_NOINLINE float* PackBlock(Index gates, Index inner, Index hidden, Index first,
+                                                          Index end, const float* weight, const float* bias,
+                                                          float* to) {
+  for (Index k = -1; k < inner; ++k) {
+    for (Index gate = 0; gate < gates; ++gate) {
+      for (Index unit = first; unit < end; ++unit) {
+        const Index row = gate * hidden + unit;
+        const bool is_there = unit < hidden && (k >= 0 || bias != nullptr);
+        *to++ = !is_there ? 0.0f : k < 0 ? bias[row] : weight[row * inner + k];
       }
     }
   }
+  return to;
 }
 
 template <int gates>
 void PackRow(Index inner, Index hidden, const float* weight, const float* bias, float* to) {
   WithRowVectors(hidden, [&](auto tag) HWY_ATTR {
-    using V = typename decltype(tag)::type;
-    PackBlocks(gates, inner, hidden, RowBlocks<V>::units, Padded<V>(hidden), weight, bias, to);
+    const RowBlocks<typename decltype(tag)::type> blocks(hidden);
+    for (Index i = 0; i < blocks.count; ++i) {
+      to = PackBlock(gates, inner, hidden, blocks.first(i), blocks.first(i + 1), weight, bias, to);
+    }
   });
 }
 
@@ -166,6 +185,17 @@ HWY_NOINLINE void RowBlock(const RowSteps& job, Index t, Index first, const floa
   });
 }
 
+/// Values of padded h, the last ones as they were stored: another vector could be loaded only from the cache.
+template <class V>
+HWY_INLINE V LoadUnits(const float* h, [[maybe_unused]] Index count) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (V::lanes > TailSimd::lanes) {
+    if (count <= TailSimd::lanes) return hn::ZeroExtendVector(typename V::Tag(), SimdLanes<TailSimd>::load(h).raw);
+  }
+#endif
+  return SimdLanes<V>::load(h);
+}
+
 /// The one output of a layer's end, in the order of a product with one column (MultiplyColumn).
 template <class V>
 HWY_NOINLINE float HeadOf(const RowSteps& job, const float* h) {
@@ -173,7 +203,7 @@ HWY_NOINLINE float HeadOf(const RowSteps& job, const float* h) {
   V sum(0.0f);
   for (Index unit = 0; unit < job.hidden; unit += L::lanes) {
     const Index count = std::min<Index>(L::lanes, job.hidden - unit);
-    sum = MulAdd(L::load(h + unit, count), L::load(job.head + unit, count), sum);
+    sum = MulAdd(LoadUnits<V>(h + unit, count), L::load(job.head + unit, count), sum);
   }
   return L::sum(sum) + job.head_bias;
 }
@@ -202,14 +232,15 @@ HWY_NOINLINE void RunSteps(RowSteps& job) {
     for (Index i = 0; i <= last; ++i) {
       // All blocks read h, so only the last may write it. What the others wrote is copied while that one computes.
       float* const next_h = i == last ? h : job.spare;
-      blocks.visit(job.backwards ? last - i : i, [&](auto width, Index first) HWY_ATTR {
-        RowBlock<V, Cell, decltype(width)::value>(job, t, first, h, next_h, states + 1);
+      blocks.visit(job.backwards ? last - i : i, [&](auto tag, auto width, Index first) HWY_ATTR {
+        RowBlock<typename decltype(tag)::type, Cell, decltype(width)::value>(job, t, first, h, next_h, states + 1);
       });
     }
-    const Index others = job.backwards ? RowBlocks<V>::units : 0;
-    for (Index unit = others; unit < (job.backwards ? blocks.padded : last * RowBlocks<V>::units); unit += V::lanes) {
+    const Index end = blocks.first(job.backwards ? blocks.count : last);
+    Index unit = job.backwards ? blocks.first(1) : 0;
+    for (; unit + V::lanes <= end; unit += V::lanes)
       SimdLanes<V>::store(SimdLanes<V>::load(job.spare + unit), h + unit);
-    }
+    if (unit < end) SimdLanes<TailSimd>::store(SimdLanes<TailSimd>::load(job.spare + unit), h + unit);
     if (job.head != nullptr) job.y[t] = HeadOf<V>(job, h);
   }
   Unrolled<Cell::states>([&](auto k) HWY_ATTR {
@@ -224,8 +255,9 @@ void RunRow(RowSteps& job) {
     const RowBlocks<V> blocks(job.hidden);
     if (job.steps != 1 || !job.in_place || blocks.count > 1) return RunSteps<V, Cell>(job);
     // One step of one block: without the loop, and without copies of states.
-    blocks.visit(0, [&](auto width, Index) HWY_ATTR {
-      RowBlock<V, Cell, decltype(width)::value>(job, 0, 0, job.last[0], job.last[0], job.last + 1);
+    blocks.visit(0, [&](auto vector, auto width, Index) HWY_ATTR {
+      using Vector = typename decltype(vector)::type;
+      RowBlock<Vector, Cell, decltype(width)::value>(job, 0, 0, job.last[0], job.last[0], job.last + 1);
     });
     if (job.head != nullptr) *job.y = HeadOf<V>(job, job.last[0]);
   });
