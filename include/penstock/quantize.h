@@ -26,8 +26,8 @@ struct QuantizeOptions {
   std::optional<double> max_loss =
       {};                   ///< Most that may be lost; layers stay as they are until it is kept. Empty: any.
   bool each_layer = false;  ///< Also measures what each layer loses by itself.
-  /// Of networks: convolutions and products also round their inputs and multiply bytes, where they are large enough for
-  /// that to be faster. The C runtime refuses such networks.
+  /// For networks: large convolutions and products round their inputs to bytes, too, and multiply bytes. Small ones are
+  /// faster in float, and stay so. The C runtime refuses such networks.
   bool round_inputs = false;
 };
 

@@ -45,7 +45,8 @@ class DenormalMode {
 
  private:
 #if defined(__SSE2__)
-  /// Of MXCSR: denormal results and arguments are zeros, and neither raises a signal, whatever the caller unmasked.
+  /// Bits of MXCSR. The first two make denormal results and arguments zeros. The others keep them from raising a
+  /// signal, even if the caller has unmasked it.
   static constexpr unsigned kZeros = 0x8040 | 0x0900;
 
   /// Returns whether this thread takes both for zeros. To read MXCSR, the processor would wait for all arithmetic

@@ -105,8 +105,8 @@ struct Step {
   bool is_column = false;        ///< It is such an output of rows, with the weights `packed` and the bias `bias`.
   bool keeps_scratch = false;    ///< The scratch is its own from run to run, and zero at first.
 #if !PENSTOCK_RUNTIME
-  std::vector<Index>
-      zeros;  ///< Of a kept scratch: steps with the same list keep zeros in the same places, and share it.
+  /// Describes a kept scratch: steps with the same list keep zeros in the same places, and share it.
+  std::vector<Index> zeros;
 #endif
   bool carries_states = false;   ///< It reads states before it writes the next ones, which may lie in the same place.
   bool takes_ending = false;     ///< It applies `ending`.

@@ -40,7 +40,7 @@ plan::CpuModel model_now() {
   constexpr double multiply_adds = 105'000, gates = 860;
   const double share = model.vector_bytes / 64.0;
   model.costs.multiply_adds = multiply_adds * share, model.costs.gates = gates * share;
-  // Of layers of 256 units (docs/results/int8.md); NEON's is an assumption.
+  // Measured with layers of 256 units (docs/results/int8.md). The value for NEON is assumed.
   model.costs.int8_products = has_bf16_tiles() ? 4.5 : has_int8_products() ? 3 : model.isa == "baseline" ? 0.4 : 1.3;
   // A Xeon's core reads from beyond its second-level cache at 20 GB/s or so, and hears late of another one
   // (docs/results/planning.md).
