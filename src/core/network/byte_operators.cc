@@ -5,30 +5,20 @@
 #include <memory>
 #include <vector>
 
-#include "network/preparation.h"
+#include "network/byte_layer.h"
 #include "network/transpose.h"
-#include "network/window.h"
 
 namespace penstock::network {
 
 namespace {
 
-/// Rows of a product at once.
-constexpr Index kRows = 64;
-
-struct ByteLayer {
-  Index images = 1, channels = 1, maps = 1;
-  Windows windows;                        // of a product: none
+struct ByteLayer : ByteImages {
   Index ranges = 1, images_of_range = 1;  // image i has range i / images_of_range % ranges
   std::int32_t weight_offset = 0;         // weights are those of the panels plus this
   std::size_t scales = 0, biases = 0;     // in the packed weights: ones and zeros
   Index sums = 0, floats = 0, windows_at = 0, of_rows = 0, results_at = 0,
         scratch = 0;  // places in the scratch, in floats
 
-  Index rows() const { return windows.h.in + windows.h.before + windows.h.after; }  // of an image with its padding
-  Index columns() const { return windows.w.in + windows.w.before + windows.w.after; }
-  Index results() const { return windows.h.out * windows.w.out; }
-  Index inner() const { return channels * windows.h.size * windows.w.size; }
   Index stride() const { return (inner() + 3) / 4 * 4; }
 };
 
@@ -83,7 +73,7 @@ void run_bytes(const Step& step, const Memory& memory) {
   auto* const windows = reinterpret_cast<std::int8_t*>(spare + layer.windows_at);
   auto* const of_rows = reinterpret_cast<ByteProduct::Row*>(spare + layer.of_rows);
   float* const c = results == 1 ? nullptr : spare + layer.results_at;
-  std::fill_n(windows, kRows * stride, std::int8_t{0});
+  std::fill_n(windows, kRowsOfBytes * stride, std::int8_t{0});
   const float* x = step.floats(0, memory);
   float* y = step.result(0, memory);
   ByteProduct job{0,
@@ -107,15 +97,15 @@ void run_bytes(const Step& step, const Memory& memory) {
     const std::int32_t shift = 128 - static_cast<std::int32_t>(zero);
     lay_out(layer, memory.kernels, step.floats(1, memory)[range], zero, x, spare + layer.floats, image, sums);
     if (results == 1) {  // an image is a row of a product
-      const Index row = i % kRows;
+      const Index row = i % kRowsOfBytes;
       add_row(row, copy_window(layer, 0, image, sums, windows + row * stride), shift);
-      if (row + 1 < kRows && i + 1 < layer.images) continue;
+      if (row + 1 < kRowsOfBytes && i + 1 < layer.images) continue;
       job.rows = row + 1, job.c = y + (i - row) * maps;
       memory.kernels.multiply_bytes(job);
       continue;
     }
-    for (Index begin = 0; begin < results; begin += kRows) {
-      job.rows = std::min(kRows, results - begin), job.c = c + begin * maps;
+    for (Index begin = 0; begin < results; begin += kRowsOfBytes) {
+      job.rows = std::min(kRowsOfBytes, results - begin), job.c = c + begin * maps;
       for (Index row = 0; row < job.rows; ++row) {
         add_row(row, copy_window(layer, begin + row, image, sums, windows + row * stride), shift);
       }
@@ -132,13 +122,7 @@ Status pack(Preparation& p, ByteLayer& layer, const auto& number) {
   const bool has_sign = p.type(3) == Type::i8;
   const Index zero = p.has(4) ? integer_at(p.type(4), p.known(4), 0) : 0, offset = has_sign ? 0 : 128;
   layer.weight_offset = static_cast<std::int32_t>(offset - zero);
-  std::vector<float> weights(static_cast<std::size_t>(maps * inner));
-  for (Index map = 0; map < maps; ++map) {
-    for (Index k = 0; k < inner; ++k) {
-      weights[static_cast<std::size_t>(map * inner + k)] =
-          static_cast<float>(integer_at(p.type(3), p.known(3), number(map, k)) - offset);
-    }
-  }
+  const std::vector<float> weights = byte_weights(p, 3, layer, offset, number);
   AlignedVector<float>& packed = p.step.packed.own();
   layer.scales = static_cast<std::size_t>(p.kernels().byte_panels(inner, maps));
   layer.biases = layer.scales + static_cast<std::size_t>(maps);
@@ -146,21 +130,16 @@ Status pack(Preparation& p, ByteLayer& layer, const auto& number) {
   p.kernels().pack_bytes(inner, maps, weights.data(), packed.data());
   std::fill_n(packed.data() + layer.scales, maps, 1.0f);
 
-  Index place = 0;
-  const auto take = [&](Index floats) {
-    const Index at = place;
-    place += (floats + 15) / 16 * 16;
-    return at;
-  };
+  ScratchPlaces scratch;
   const Index places = layer.rows() * layer.columns();
-  take((places * layer.channels + 3) / 4);
-  layer.sums = take(places);
-  layer.floats = take(layer.windows.w.in * layer.channels);
-  layer.windows_at = take(kRows * layer.stride() / 4);
-  layer.of_rows = take(kRows * static_cast<Index>(sizeof(ByteProduct::Row) / sizeof(float)));
-  layer.results_at = take(layer.results() == 1 ? 0 : layer.results() * maps);
-  layer.scratch = place;
-  PENSTOCK_TRY(check_shape(Type::f32, {place}));
+  scratch.take((places * layer.channels + 3) / 4);
+  layer.sums = scratch.take(places);
+  layer.floats = scratch.take(layer.windows.w.in * layer.channels);
+  layer.windows_at = scratch.take(kRowsOfBytes * layer.stride() / 4);
+  layer.of_rows = scratch.take(kRowsOfBytes * static_cast<Index>(sizeof(ByteProduct::Row) / sizeof(float)));
+  layer.results_at = scratch.take(layer.results() == 1 ? 0 : layer.results() * maps);
+  layer.scratch = scratch.floats;
+  PENSTOCK_TRY(check_shape(Type::f32, {layer.scratch}));
   return {};
 }
 
@@ -179,25 +158,9 @@ Status check_types(const Preparation& p) {
 /// A convolution of x [images, channels, h, w] with weights [maps, channels, h, w].
 Status prepare_convolution(Preparation& p) {
   PENSTOCK_TRY(check_types(p));
-  const Shape &x = p.shape(0), &w = p.shape(3);
   const auto layer = std::make_shared<ByteLayer>();
-  if (x.size() != w.size() || x.size() < 3 || w[1] != x[1]) {
-    return p.refuse("weights of shape " + text_of(w) + " do not fit an input of shape " + text_of(x));
-  }
-  PENSTOCK_TRY(read_windows(p, {w.begin() + 2, w.end()}, layer->windows));
-  for (const Window* window : {&layer->windows.h, &layer->windows.w}) {
-    const Index there = window->in + window->before + window->after;
-    if ((window->out - 1) * window->stride + window->reach() > there)
-      return p.unsupported("windows beyond the padding");
-  }
-  layer->images = x[0], layer->channels = x[1], layer->maps = w[0];
-  Shape shape = {x[0], w[0], layer->windows.w.out};
-  if (x.size() == 4) shape.insert(shape.begin() + 2, layer->windows.h.out);
-  PENSTOCK_TRY(p.write(0, Type::f32, shape));
-  PENSTOCK_TRY(check_shape(Type::f32, {x[1], layer->rows(), layer->columns()}));
-  const Index channels = layer->channels, places = layer->windows.h.size * layer->windows.w.size;
-  PENSTOCK_TRY(
-      pack(p, *layer, [&](Index map, Index k) { return (map * channels + k % channels) * places + k / channels; }));
+  PENSTOCK_TRY(read_byte_convolution(p, 3, *layer));
+  PENSTOCK_TRY(pack(p, *layer, [&](Index map, Index k) { return layer->weight(map, k); }));
   finish(p, layer);
   return {};
 }
@@ -224,6 +187,24 @@ Status prepare_product(Preparation& p) {
 }
 
 }  // namespace
+
+Status read_byte_convolution(Preparation& p, std::size_t weights, ByteImages& layer) {
+  const Shape &x = p.shape(0), &w = p.shape(weights);
+  if (x.size() != w.size() || x.size() < 3 || w[1] != x[1]) {
+    return p.refuse("weights of shape " + text_of(w) + " do not fit an input of shape " + text_of(x));
+  }
+  PENSTOCK_TRY(read_windows(p, {w.begin() + 2, w.end()}, layer.windows));
+  for (const Window* window : {&layer.windows.h, &layer.windows.w}) {
+    const Index there = window->in + window->before + window->after;
+    if ((window->out - 1) * window->stride + window->reach() > there)
+      return p.unsupported("windows beyond the padding");
+  }
+  layer.images = x[0], layer.channels = x[1], layer.maps = w[0];
+  Shape shape = {x[0], w[0], layer.windows.w.out};
+  if (x.size() == 4) shape.insert(shape.begin() + 2, layer.windows.h.out);
+  PENSTOCK_TRY(p.write(0, Type::f32, shape));
+  return check_shape(Type::f32, {x[1], layer.rows(), layer.columns()});
+}
 
 Operators byte_operators() {
   static constexpr Operator operators[] = {

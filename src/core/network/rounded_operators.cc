@@ -9,33 +9,23 @@
 #include <utility>
 #include <vector>
 
+#include "network/byte_layer.h"
 #include "network/contraction.h"
-#include "network/preparation.h"
-#include "network/window.h"
 
 namespace penstock::network {
 
 namespace {
 
-/// Rows of a product at once.
-constexpr Index kRowsOfProduct = 64;
-
 struct FloatRange {
   float low, high;
 };
 
-struct RoundedLayer {
-  Index images = 1, channels = 1, maps = 1;
-  Windows windows;  // of a product: none
+struct RoundedLayer : ByteImages {
   bool bytes = false;
   Index images_at_once = 1;
   std::size_t scales = 0;                                                // in the packed weights
   Index ranges = 0, rounded = 0, of_rows = 0, results_at = 0, room = 0;  // places in the scratch, in floats
 
-  Index rows() const { return windows.h.in + windows.h.before + windows.h.after; }  // of an image with its padding
-  Index columns() const { return windows.w.in + windows.w.before + windows.w.after; }
-  Index results() const { return windows.h.out * windows.w.out; }
-  Index inner() const { return channels * windows.h.size * windows.w.size; }
   /// Numbers of a rounded row.
   Index stride() const { return bytes ? (inner() + 3) / 4 * 4 : inner(); }
   /// Places have so many channels that windows join their ranges. Those of fewer find theirs anew.
@@ -85,7 +75,7 @@ class RoundedRows {
         rounded_(step.spare(memory) + layer.rounded),
         of_rows_(reinterpret_cast<ByteProduct::Row*>(step.spare(memory) + layer.of_rows)) {}
 
-  /// Begins a row, of at most kRowsOfProduct.
+  /// Begins a row, of at most kRowsOfBytes.
   void begin(const FloatRange& range) {
     rounding_ = Rounding(range);
     of_rows_[count_++] = {0, 128 - rounding_.zero, rounding_.scale, 0};
@@ -210,8 +200,8 @@ void run_rounded_convolution(const Step& step, const Memory& memory) {
   for (Index image = 0, together = 0; image < layer.images; ++image, x += input) {
     lay_out_ranges(kernels, layer, x, spare, ranges);
     ++together;
-    for (Index begin = 0; begin < results; begin += kRowsOfProduct) {
-      const Index n = std::min(kRowsOfProduct, results - begin);
+    for (Index begin = 0; begin < results; begin += kRowsOfBytes) {
+      const Index n = std::min(kRowsOfBytes, results - begin);
       add_windows(kernels, layer, spare, ranges, begin, n, rows);
       if (together < layer.images_at_once && image + 1 < layer.images) continue;
       rows.multiply(c);
@@ -234,8 +224,8 @@ void run_rounded_product(const Step& step, const Memory& memory) {
   for (Index i = 0; i < layer.images; ++i, x += layer.channels) {
     rows.begin(find_float_range(memory.kernels, layer.channels, x));
     rows.add(layer.channels, x);
-    const Index first = i / kRowsOfProduct * kRowsOfProduct;
-    if (i + 1 == layer.images || i + 1 == first + kRowsOfProduct) rows.multiply(y + first * layer.maps);
+    const Index first = i / kRowsOfBytes * kRowsOfBytes;
+    if (i + 1 == layer.images || i + 1 == first + kRowsOfBytes) rows.multiply(y + first * layer.maps);
   }
   end_rounded(step, memory, layer.images * layer.maps, y);
 }
@@ -251,13 +241,7 @@ Status finish_rounded(Preparation& p, const std::shared_ptr<RoundedLayer>& layer
       return p.refuse("a scale or a bias of shape " + text_of(p.shape(read)) + ", expected [" + text_of(maps) + "]");
     }
   }
-  std::vector<float> weights(static_cast<std::size_t>(maps * inner));
-  for (Index map = 0; map < maps; ++map) {
-    for (Index k = 0; k < inner; ++k) {
-      weights[static_cast<std::size_t>(map * inner + k)] =
-          static_cast<float>(integer_at(Type::i8, p.known(1), number(map, k)));
-    }
-  }
+  const std::vector<float> weights = byte_weights(p, 1, *layer, 0, number);
   constexpr Index most = 1 << 15;  // sums of so many products fit 32 bits
   layer->bytes = p.kernels().multiply_bytes != nullptr && inner <= most;
   AlignedVector<float>& packed = p.step.packed.own();
@@ -275,23 +259,19 @@ Status finish_rounded(Preparation& p, const std::shared_ptr<RoundedLayer>& layer
   p.has(3) ? void(packed.insert(packed.end(), p.known_floats(3), p.known_floats(3) + maps))
            : packed.resize(packed.size() + static_cast<std::size_t>(maps), 0.0f);
 
-  Index place = 0;
-  const auto take = [&](Index floats) {
-    const Index at = place;
-    place += (floats + 15) / 16 * 16;
-    return at;
-  };
+  ScratchPlaces scratch;
   const bool convolves = !layer->is_product();
   const Index places = layer->rows() * layer->columns(), results = layer->results();
   layer->images_at_once =
-      std::clamp<Index>(kRowsOfProduct / std::max<Index>(results, 1), 1, std::max<Index>(layer->images, 1));
-  take(convolves ? places * layer->channels : 0);
-  layer->ranges = take(convolves ? 2 * places : 0);
-  layer->rounded = take(kRowsOfProduct * layer->stride() / (layer->bytes ? 4 : 1));
-  layer->of_rows = take(kRowsOfProduct * static_cast<Index>(sizeof(ByteProduct::Row) / sizeof(float)));
-  layer->results_at = take(convolves ? std::max(kRowsOfProduct, layer->images_at_once * results) * maps : 0);
-  PENSTOCK_TRY(check_shape(Type::f32, {place}));
-  p.run(convolves ? &run_rounded_convolution : &run_rounded_product, static_cast<std::size_t>(place) * sizeof(float));
+      std::clamp<Index>(kRowsOfBytes / std::max<Index>(results, 1), 1, std::max<Index>(layer->images, 1));
+  scratch.take(convolves ? places * layer->channels : 0);
+  layer->ranges = scratch.take(convolves ? 2 * places : 0);
+  layer->rounded = scratch.take(kRowsOfBytes * layer->stride() / (layer->bytes ? 4 : 1));
+  layer->of_rows = scratch.take(kRowsOfBytes * static_cast<Index>(sizeof(ByteProduct::Row) / sizeof(float)));
+  layer->results_at = scratch.take(convolves ? std::max(kRowsOfBytes, layer->images_at_once * results) * maps : 0);
+  PENSTOCK_TRY(check_shape(Type::f32, {scratch.floats}));
+  p.run(convolves ? &run_rounded_convolution : &run_rounded_product,
+        static_cast<std::size_t>(scratch.floats) * sizeof(float));
   p.step.takes_ending = true;
   p.step.plan = layer;
   return {};
@@ -303,31 +283,15 @@ Status check_rounded_weights(const Preparation& p) {
   return p.known(1) != nullptr ? Status() : p.unsupported("weights that depend on inputs");
 }
 
-Status refuse_shapes(const Preparation& p) {
-  return p.refuse("weights of shape " + text_of(p.shape(1)) + " do not fit an input of shape " + text_of(p.shape(0)));
-}
-
 /// A convolution of x [images, channels, h, w] with weights [maps, channels, h, w], scales [maps] and a bias [maps].
 Status prepare_rounded_convolution(Preparation& p) {
   PENSTOCK_TRY(check_rounded_weights(p));
-  const Shape &x = p.shape(0), &w = p.shape(1);
   const auto layer = std::make_shared<RoundedLayer>();
-  if (x.size() != w.size() || x.size() < 3 || w[1] != x[1]) return refuse_shapes(p);
-  PENSTOCK_TRY(read_windows(p, {w.begin() + 2, w.end()}, layer->windows));
+  PENSTOCK_TRY(read_byte_convolution(p, 1, *layer));
   for (const Window* window : {&layer->windows.h, &layer->windows.w}) {
-    const Index there = window->in + window->before + window->after;
-    if (std::min(window->before, window->after) < 0 || (window->out - 1) * window->stride + window->reach() > there) {
-      return p.unsupported("windows beyond the padding, or padding that takes away");
-    }
+    if (std::min(window->before, window->after) < 0) return p.unsupported("padding that takes away");
   }
-  layer->images = x[0], layer->channels = x[1], layer->maps = w[0];
-  Shape shape = {x[0], w[0], layer->windows.w.out};
-  if (x.size() == 4) shape.insert(shape.begin() + 2, layer->windows.h.out);
-  PENSTOCK_TRY(p.write(0, Type::f32, shape));
-  PENSTOCK_TRY(check_shape(Type::f32, {x[1], layer->rows(), layer->columns()}));
-  const Index channels = layer->channels, places = layer->windows.h.size * layer->windows.w.size;
-  return finish_rounded(p, layer,
-                        [&](Index map, Index k) { return (map * channels + k % channels) * places + k / channels; });
+  return finish_rounded(p, layer, [&](Index map, Index k) { return layer->weight(map, k); });
 }
 
 /// A product of x [..., inner] with weights [inner, columns], or [columns, inner] with "transB"; scales and bias.
@@ -335,7 +299,9 @@ Status prepare_rounded_product(Preparation& p) {
   PENSTOCK_TRY(check_rounded_weights(p));
   const Shape &x = p.shape(0), &w = p.shape(1);
   const std::size_t inner = p.integer("transB", 0) != 0 ? 1 : 0;
-  if (x.empty() || w.size() != 2 || w[inner] != x.back()) return refuse_shapes(p);
+  if (x.empty() || w.size() != 2 || w[inner] != x.back()) {
+    return p.refuse("weights of shape " + text_of(w) + " do not fit an input of shape " + text_of(x));
+  }
   const auto layer = std::make_shared<RoundedLayer>();
   layer->channels = w[inner], layer->maps = w[1 - inner];
   layer->images = elements(x, 0, x.size() - 1);
